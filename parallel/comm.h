@@ -1,0 +1,147 @@
+/* parallel/comm.h: communication inside groups of ranks.
+ *
+ * Everything is a request: start says what is to happen, wait makes sure that it has. Backends: `self` (a group of one:
+ * copies), `mpi` (host buffers: a shared window inside a node, point to point between nodes), `plan` (counts, no ranks,
+ * no memory is touched). All members of a group start the same operations in the same order.
+ *
+ * MPI makes no progress by itself and a blocking MPI call starves other ranks of the core: every wait is non-blocking +
+ * test
+ * + yield and moves all open requests of the process, so waiting for one group cannot block another.
+ *
+ * Reductions: every rank's contribution is rounded to the wire type, sums are formed in rank order in fp32 (fp64 for
+ * fp64), and rounded once to the output type. So all ranks get the same bits, the same in every run.
+ *
+ * Failures: a peer that does not answer within the time-out is a PLAIT_PEER that names group, operation and how long.
+ */
+#ifndef PLAIT_PARALLEL_COMM_H
+#define PLAIT_PARALLEL_COMM_H
+
+#include "kernels/kernels.h"
+#include "parallel/topology.h"
+
+PLAIT_BEGIN_DECLS
+
+typedef struct plait_comm plait_comm;
+typedef struct plait_request plait_request;
+
+typedef enum plait_comm_kind {
+    PLAIT_COMM_ALL_REDUCE,     /* out[count] = sum of in[count] */
+    PLAIT_COMM_REDUCE_SCATTER, /* out[own part] = sum of in[own part]; in has count elements, out the own part's */
+    PLAIT_COMM_ALL_GATHER,     /* out[count] = all parts; in is the own part */
+    PLAIT_COMM_REDUCE,         /* all-reduce whose result only the root gets (out NULL elsewhere) */
+    PLAIT_COMM_BROADCAST,      /* out[count] of everybody = in[count] of the root (in NULL elsewhere) */
+    PLAIT_COMM_SEND,           /* in[count] to peer; sends to one peer arrive in the order they were started */
+    PLAIT_COMM_RECV,           /* out[count] from peer */
+    PLAIT_COMM_BARRIER,
+    PLAIT_COMM_KINDS
+} plait_comm_kind;
+
+typedef enum plait_reduction { PLAIT_SUM, PLAIT_MAX } plait_reduction;
+
+typedef struct plait_comm_op {
+    plait_comm_kind kind;
+    plait_reduction reduction;
+    const void *in;
+    void *out; /* may equal in where sizes agree; all-gather: in may be the own part inside out, likewise reduce-scatter
+                */
+    int64_t count;
+    plait_dtype dtype;      /* of in */
+    plait_dtype wire;       /* of what travels */
+    plait_dtype result;     /* of out */
+    const int64_t *offsets; /* parts: rank r has [offsets[r], offsets[r + 1]) of count (uneven or empty ones are legal);
+                               NULL: count / size each, which must divide. Must live until the wait. */
+    int peer;               /* root or partner, as a rank of the group */
+    bool accumulate;        /* reduce-scatter, all-reduce: added to out instead of written */
+} plait_comm_op;
+
+/* An operation of one type throughout. */
+static inline plait_comm_op plait_comm_make(plait_comm_kind kind, const void *in, void *out, int64_t count,
+                                            plait_dtype dtype)
+{
+    plait_comm_op op = {kind, PLAIT_SUM, in, out, count, dtype, dtype, dtype, 0, 0, false};
+    return op;
+}
+
+const char *plait_comm_kind_name(plait_comm_kind kind); /* "all_reduce", ... */
+
+/* Starts n operations as one group (batched point to point). The buffers belong to the request until it has been waited
+ * for. `after`: the operations come after what this exec's stream has been given so far. */
+PLAIT_MUST_USE plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, const plait_exec *after,
+                                             plait_request **out);
+/* What `before`'s stream is given from now on comes after the request. Frees it, sets *req NULL; NULL is waited for. */
+PLAIT_MUST_USE plait_status plait_request_wait(plait_request **req, const plait_exec *before);
+/* Moves all open requests a little; cheap. Called between kernels. */
+PLAIT_MUST_USE plait_status plait_comm_progress(void);
+
+/* start and wait in one */
+PLAIT_MUST_USE plait_status plait_comm_run(plait_comm *c, const plait_comm_op *op, const plait_exec *ex);
+
+int plait_comm_rank(const plait_comm *c);
+int plait_comm_size(const plait_comm *c);
+const char *plait_comm_name(const plait_comm *c);
+
+/* Calls and buffer bytes, counted where an operation is started: an op's bytes are count * size of `dtype` for
+ * whole-buffer kinds (all-reduce, reduce, broadcast, reduce-scatter's input, all-gather's output), and count for send
+ * and receive. Groups of one count nothing. */
+typedef struct plait_traffic {
+    int64_t calls[PLAIT_COMM_KINDS], bytes[PLAIT_COMM_KINDS];
+    size_t largest; /* bytes on the wire of the largest collective so far: what staging has to hold */
+} plait_traffic;
+plait_traffic plait_comm_traffic(const plait_comm *c);
+void plait_comm_traffic_reset(plait_comm *c);
+
+/* Staging memory (windows, receive panels): none until it is reserved, so that the plan knows it first. Collective.
+ * bytes_for says what reserve will take of this rank for operations up to `largest` wire bytes in chunks of
+ * `chunk_bytes`; it is written into the ledger as communication. An operation larger than the reservation goes in
+ * several rounds. */
+size_t plait_comm_staging_bytes(const plait_comm *c, size_t largest, size_t chunk_bytes);
+PLAIT_MUST_USE plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_bytes, plait_tier tier,
+                                               plait_ledger *ledger);
+
+/* ---- the world ---- */
+
+typedef struct plait_world {
+    plait_comm *comm; /* all ranks */
+    int rank, size;
+    int local_rank, local_size; /* on this node */
+    int nodes;
+    bool mpi; /* started under mpiexec or not: MPI runs in either case */
+} plait_world;
+
+/* MPI_Init_thread (funneled), before any argument is read. A foreign launcher that started several single ranks (its
+ * variables say N > 1, MPI says 1) is a PLAIT_USAGE that says so. `host` is the exec whose table adds and casts host
+ * buffers (cpu or ref; set later with plait_comm_set_exec, needed before the first reduction). `timeout` in seconds. */
+PLAIT_MUST_USE plait_status plait_world_init(plait_world *w, int *argc, char ***argv);
+void plait_comm_set_exec(const plait_exec *host);
+void plait_comm_set_timeout(double seconds);
+/* After all output: own non-blocking barrier, then MPI_Finalize. */
+void plait_world_finalize(plait_world *w);
+/* For a failing rank: flushes, waits 200 ms so that the record gets out, MPI_Abort(exit_code). Does not return. */
+void plait_world_abort(plait_world *w, int exit_code) __attribute__((noreturn));
+
+/* Several ranks may have failed differently: all return the status of the lowest failing rank, with its text (prefixed
+ * with its rank) in their record. */
+PLAIT_MUST_USE plait_status plait_comm_agree(plait_comm *c, plait_status mine);
+/* Host bytes from root to all; blocking. For set-up. */
+PLAIT_MUST_USE plait_status plait_comm_broadcast_bytes(plait_comm *c, void *bytes, size_t n, int root);
+
+/* ---- groups ---- */
+
+typedef struct plait_groups {
+    plait_comm *world, *tensor, *data;
+    plait_comm *pipe_act, *pipe_grad; /* two communicators of the pipeline group: activations and gradients */
+    plait_comm *embedding, *kv;
+} plait_groups;
+
+/* Collective over the world. The world's communicator is borrowed, the rest is owned. */
+PLAIT_MUST_USE plait_status plait_groups_create(plait_world *w, const plait_topology *topo, plait_groups *out);
+/* The same groups of a rank that does not exist, over the `plan` backend. */
+PLAIT_MUST_USE plait_status plait_groups_create_plan(const plait_topology *topo, plait_groups *out);
+void plait_groups_destroy(plait_groups *g);
+
+/* Binds the process's threads to cores [local_rank * threads, ...) when local_size * threads = cores and local_size
+ * > 1. */
+void plait_bind_cores(int local_rank, int local_size, int threads);
+
+PLAIT_END_DECLS
+#endif
