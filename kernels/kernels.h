@@ -196,7 +196,8 @@ typedef struct plait_kernels {
     /* *sum += sum x^2 in double over fixed blocks. x: A */
     plait_status (*sum_squares)(const plait_exec *ex, double *sum, const void *x, int64_t n);
 
-    /* Any of fp32, bf16, fp16, fp64 to any; src may not overlap dst unless both are the same array of one size. */
+    /* Any of fp32, bf16, fp16, fp64 to any, as core/dtype.h rounds (fp64 to a 16-bit type through fp32); src may not
+     * overlap dst unless both are the same array of one size. */
     plait_status (*cast)(const plait_exec *ex, void *dst, plait_dtype to, const void *src, plait_dtype from, int64_t n);
     /* y += x, both `dtype`; the sum of 16-bit types is formed in fp32 and rounded once. */
     plait_status (*add)(const plait_exec *ex, void *y, const void *x, plait_dtype dtype, int64_t n);
@@ -204,12 +205,47 @@ typedef struct plait_kernels {
     plait_status (*copy)(const plait_exec *ex, void *dst, const void *src, size_t bytes);
 } plait_kernels;
 
+/* Every operation of the table, in its order: X(name). */
+#define PLAIT_KERNELS_OPS(X)                                                                                           \
+    X(gemm)                                                                                                            \
+    X(embedding_fwd)                                                                                                   \
+    X(embedding_bwd)                                                                                                   \
+    X(position_fwd)                                                                                                    \
+    X(position_bwd)                                                                                                    \
+    X(layernorm_fwd)                                                                                                   \
+    X(layernorm_bwd)                                                                                                   \
+    X(rmsnorm_fwd)                                                                                                     \
+    X(rmsnorm_bwd)                                                                                                     \
+    X(rope_table)                                                                                                      \
+    X(rope)                                                                                                            \
+    X(attention_fwd)                                                                                                   \
+    X(attention_bwd)                                                                                                   \
+    X(gelu_fwd)                                                                                                        \
+    X(gelu_bwd)                                                                                                        \
+    X(swiglu_fwd)                                                                                                      \
+    X(swiglu_bwd)                                                                                                      \
+    X(bias_dropout_add_fwd)                                                                                            \
+    X(bias_dropout_add_bwd)                                                                                            \
+    X(bias_grad)                                                                                                       \
+    X(cross_entropy_max)                                                                                               \
+    X(cross_entropy_sum)                                                                                               \
+    X(cross_entropy_loss)                                                                                              \
+    X(cross_entropy_grad)                                                                                              \
+    X(adamw)                                                                                                           \
+    X(sgd)                                                                                                             \
+    X(unscale)                                                                                                         \
+    X(sum_squares)                                                                                                     \
+    X(cast)                                                                                                            \
+    X(add)                                                                                                             \
+    X(zero)                                                                                                            \
+    X(copy)
+
 /* The table for `choice` and `dtype` on this processor: auto is `ref` for fp64, else `cpu`. What does not exist is a
  * PLAIT_UNSUPPORTED that names table and type (fp16 on ref, fp64 on cpu, avx512 on a processor without it). */
 PLAIT_MUST_USE plait_status plait_kernels_find(plait_kernels_choice choice, plait_isa isa, plait_dtype dtype,
                                                const plait_kernels **out);
 
-/* The table that computes nothing: counts calls. One for each dtype; never fails. */
+/* The table that computes nothing: counts calls (kernels/plan/plan.h). One for each dtype of a model; never fails. */
 const plait_kernels *plait_kernels_plan(plait_dtype dtype);
 
 PLAIT_END_DECLS
