@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Builds Plait in three ways and runs its tests and checks.
+#
+#   tests/run.sh [--full] [--no-install]
+#
+# 1. installs the packages that are missing (not with --no-install)
+# 2. dev      gcc, Debug, ASan and UBSan: the tests with label `unit`
+#    clang    clang, Release: the tests with label `unit`
+#    release  gcc, Release: every test but those with label `full`; with --full these too
+#    Warnings are errors in all three.
+# 3. .ci/check-layers, .ci/check-format
+#
+# Goes on after a failure, so that one run shows all of them. The last line is "N passed, N failed": tests of all ctest
+# runs; a build or a check that fails counts as one failed. Ends 0 only if nothing failed and something was run.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+full=0 install=1
+for arg in "$@"; do
+    case $arg in
+    --full) full=1 ;;
+    --no-install) install=0 ;;
+    *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
+    esac
+done
+
+jobs=$(nproc)
+passed=0 failed=0 skipped=0
+summary=()
+
+# part NAME COMMAND...: runs it and notes its seconds. Returns what the command returned.
+part() {
+    local name=$1 start=$SECONDS rc=0
+    shift
+    printf '\n== %s\n' "$name"
+    "$@" || rc=$?
+    summary+=("$(printf '%-16s %5d s%s' "$name" $((SECONDS - start)) "$([ $rc = 0 ] || echo "   FAILED ($rc)")")")
+    return $rc
+}
+
+# must NAME COMMAND...: a part that is not a count of tests: its failure is one failure.
+must() {
+    part "$@" || { failed=$((failed + 1)); return 1; }
+}
+
+# The number in an attribute of the first <testsuite> of a JUnit file; 0 without one.
+attribute() {
+    sed -n 's/.*[[:space:]]'"$2"'="\([0-9]*\)".*/\1/p;/<testcase/q' "$1" | head -n 1 | grep . || echo 0
+}
+
+# tests PRESET: runs ctest and adds up what its report says.
+tests() {
+    local preset=$1 dir=$2 report rc=0 total bad off skip
+    report=$PWD/build/$dir/tests-$preset.xml
+    rm -f "$report"
+    part "test $preset" ctest --preset "$preset" -j "$jobs" --output-junit "$report" || rc=$?
+    if [ ! -s "$report" ]; then
+        failed=$((failed + 1))
+        return
+    fi
+    total=$(attribute "$report" tests) bad=$(attribute "$report" failures)
+    off=$(attribute "$report" disabled) skip=$(attribute "$report" skipped)
+    # A test that could not be started is no failure in the report, but makes ctest fail.
+    if [ "$rc" != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+    passed=$((passed + total - bad - off - skip))
+    failed=$((failed + bad))
+    skipped=$((skipped + off + skip))
+}
+
+build() {
+    local preset=$1
+    must "configure $preset" cmake --preset "$preset" && must "build $preset" cmake --build --preset "$preset" -j "$jobs"
+}
+
+start=$SECONDS
+if [ $install = 1 ]; then
+    part install launcher/install-packages.sh test || { echo "0 passed, 1 failed"; exit 1; }
+fi
+mkdir -p build
+for preset in dev clang release; do
+    build $preset && tests $preset $preset
+    if [ $preset = release ] && [ $full = 1 ]; then tests full release; fi
+done
+must layers .ci/check-layers
+must format .ci/check-format
+
+printf '\n== seconds\n'
+printf '%s\n' "${summary[@]}"
+printf '%-16s %5d s\n' all $((SECONDS - start))
+[ $skipped = 0 ] || echo "$skipped skipped"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed -gt 0 ]
