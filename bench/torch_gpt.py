@@ -1,0 +1,99 @@
+"""The model of configs/bench-b6.yaml in PyTorch eager: the other side of bench/compare_torch.sh.
+
+GPT-2: learned positions, pre-LayerNorm blocks with biases, tanh GELU, tied head, fused AdamW, gradient clipping at 1.
+Tokens are drawn once a step from a fixed generator; the time of a step is from the batch to the updated weights.
+Writes one JSON object a step, with the keys of Plait's metrics file that matter here.
+"""
+
+import argparse
+import json
+import math
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self, vocab, layers, width, heads, length):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, width)
+        self.positions = nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for name, p in self.named_parameters():
+            if p.dim() == 2:
+                residual = name.endswith(("proj.weight", "down.weight"))
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if residual else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(self, x):
+        x = self.tokens(x) + self.positions.weight[: x.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.tokens.weight)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--metrics", required=True)
+    args = parser.parse_args()
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    vocab, layers, width, heads, length = 8192, 6, 384, 6, 256
+    model = Gpt(vocab, layers, width, heads, length)
+    decayed = [p for p in model.parameters() if p.dim() == 2]
+    others = [p for p in model.parameters() if p.dim() != 2]
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+
+    with open(args.metrics, "w") as out:
+        for step in range(1, args.steps + 1):
+            batch = torch.randint(0, 256, (args.batch, length + 1))
+            start = time.perf_counter()
+            with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bf16"):
+                logits = model(batch[:, :-1])
+                loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            seconds = time.perf_counter() - start
+            line = {
+                "step": step,
+                "loss": loss.item(),
+                "grad_norm": norm.item(),
+                "tokens_per_second": args.batch * length / seconds,
+                "step_seconds": seconds,
+            }
+            print(json.dumps(line), file=out)
+
+
+if __name__ == "__main__":
+    main()
