@@ -6,11 +6,12 @@
 
 struct plait_arena {
     const plait_allocator *from; /* NULL: counting */
-    plait_ledger *ledger;        /* NULL: counting */
+    plait_ledger *ledger;        /* NULL: counting, or a view */
     plait_tier tier;
     plait_mem_kind kind;
     char *base;
     size_t capacity, used, high_water;
+    bool borrowed; /* a view of another arena's memory */
 };
 
 const char *plait_tier_name(plait_tier tier)
@@ -77,11 +78,26 @@ plait_status plait_arena_create_counting(plait_tier tier, plait_mem_kind kind, p
     return PLAIT_OK;
 }
 
+plait_status plait_arena_create_view(const plait_arena *of, void *begin, size_t bytes, plait_arena **out)
+{
+    uintptr_t lo = (uintptr_t)of->base, at = (uintptr_t)begin;
+    if (bytes > 0 && (at < lo || at - lo > of->used || bytes > of->used - (at - lo)))
+        PLAIT_FAIL(INTERNAL, "a view of %zu bytes lies outside the %zu in use of a %s arena", bytes, of->used,
+                   plait_mem_kind_name(of->kind));
+    plait_arena *a = calloc(1, sizeof *a);
+    if (!a)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of a view of a %s arena", plait_mem_kind_name(of->kind));
+    *a = (plait_arena){
+        .from = of->from, .tier = of->tier, .kind = of->kind, .base = begin, .capacity = bytes, .borrowed = true};
+    *out = a;
+    return PLAIT_OK;
+}
+
 void plait_arena_destroy(plait_arena *a)
 {
     if (!a)
         return;
-    if (a->from && a->base)
+    if (a->from && a->base && !a->borrowed)
         a->from->free(a->from->self, a->base, a->capacity);
     free(a);
 }
@@ -113,6 +129,11 @@ plait_status plait_arena_tensor(plait_arena *a, plait_dtype dtype, plait_shape s
     *out = (plait_tensor){NULL, dtype, shape};
     PLAIT_TRY(plait_arena_take(a, plait_tensor_bytes(out), &out->data));
     return PLAIT_OK;
+}
+
+plait_status plait_arena_array(plait_arena *a, plait_dtype dtype, int64_t n, void **out)
+{
+    return plait_arena_take(a, (size_t)n * plait_dtype_size(dtype), out);
 }
 
 size_t plait_arena_mark(const plait_arena *a)

@@ -54,6 +54,10 @@ PLAIT_MUST_USE plait_status plait_arena_create(const plait_allocator *from, plai
                                                plait_mem_kind kind, size_t bytes, plait_arena **out);
 /* Unlimited, without memory: its views have distinct non-NULL addresses that must never be followed. */
 PLAIT_MUST_USE plait_status plait_arena_create_counting(plait_tier tier, plait_mem_kind kind, plait_arena **out);
+/* An arena over `bytes` bytes at `begin`, which were taken from `of`: for a pool whose parts are handed out by somebody
+ * else. It owns no memory and counts nothing (the pool has been counted); it is a counting arena if `of` is one. */
+PLAIT_MUST_USE plait_status plait_arena_create_view(const plait_arena *of, void *begin, size_t bytes,
+                                                    plait_arena **out);
 /* Destroying NULL is fine. */
 void plait_arena_destroy(plait_arena *a);
 bool plait_arena_is_counting(const plait_arena *a);
@@ -61,6 +65,8 @@ bool plait_arena_is_counting(const plait_arena *a);
 /* A view into the arena: valid until a reset to a mark taken before it. Contents are whatever was there. */
 PLAIT_MUST_USE plait_status plait_arena_take(plait_arena *a, size_t bytes, void **out);
 PLAIT_MUST_USE plait_status plait_arena_tensor(plait_arena *a, plait_dtype dtype, plait_shape shape, plait_tensor *out);
+/* n elements of `dtype`. */
+PLAIT_MUST_USE plait_status plait_arena_array(plait_arena *a, plait_dtype dtype, int64_t n, void **out);
 size_t plait_arena_mark(const plait_arena *a);
 void plait_arena_reset(plait_arena *a, size_t mark);
 /* Highest byte handed out so far, never the capacity. */

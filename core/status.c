@@ -54,6 +54,21 @@ void plait_error_trace(const char *file, int line, const char *function)
         snprintf(record.trace + used, sizeof record.trace - used, " < %s:%d (%s)", base_name(file), line, function);
 }
 
+void plait_error_prefix(const char *format, ...)
+{
+    char prefix[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    size_t n = strlen(prefix), old = strlen(record.text);
+    if (old > TEXT_BYTES - 1 - n)
+        old = TEXT_BYTES - 1 - n;
+    memmove(record.text + n, record.text, old);
+    record.text[n + old] = '\0';
+    memcpy(record.text, prefix, n);
+}
+
 const char *plait_error_text(void)
 {
     return record.text;

@@ -43,6 +43,8 @@ int plait_status_exit_code(plait_status st);
 plait_status plait_error_set(plait_status st, const char *file, int line, const char *format, ...) PLAIT_PRINTF(4, 5);
 /* Adds where the failure passed. */
 void plait_error_trace(const char *file, int line, const char *function);
+/* Puts where it happened in front of the sentence ("step 12 micro-batch 3: "); the trace stays. */
+void plait_error_prefix(const char *format, ...) PLAIT_PRINTF(1, 2);
 /* The sentence; "" if nothing failed. Valid until this thread's next failure. */
 const char *plait_error_text(void);
 /* "file.c:12 < caller.c:40 (function) < ..." */

@@ -47,7 +47,7 @@ typedef struct plait_schedule {
     int num_acts;
     int stage, stages, chunks, micros;
     bool forward_only;
-    int max_in_flight; /* largest number of (chunk, micro) between FWD and BWD */
+    int max_in_flight; /* largest number of (chunk, micro) between FWD and BWD, both included; forward-only: 1 */
 } plait_schedule;
 
 /* kind: GPIPE, 1F1B or INTERLEAVED (the only one with chunks > 1). micros >= 1, any number: fewer than stages, no
@@ -68,31 +68,41 @@ void plait_schedule_text(const plait_schedule *s, char *buf, size_t size);
  * never share one. Greedy over the list, which is optimal for intervals. slot_of: caller's, chunks * micros ints. A
  * segment that does not exist for a (chunk, micro) (X on virtual stage 0, DY on the last) gets -1. */
 int plait_schedule_colour(const plait_schedule *s, plait_segment segment, int *slot_of);
-/* The same for chunks of different sizes: byte offsets into one pool (64-byte aligned), first fit by first use.
- * offset_of as slot_of. Returns the pool's size; with equal sizes it is slots * size. */
-size_t plait_schedule_pack(const plait_schedule *s, plait_segment segment, const size_t *bytes_of_chunk,
-                           size_t *offset_of);
+
+#define PLAIT_SLOT_ALIGN 64 /* offsets and sizes in a pool are multiples of this many bytes */
+#define PLAIT_NO_OFFSET  SIZE_MAX
+/* The same for chunks of different sizes: byte offsets into one pool, first fit by first use. offset_of as slot_of; a
+ * segment that does not exist gets PLAIT_NO_OFFSET. bytes_of_chunk: [chunks], rounded up to PLAIT_SLOT_ALIGN. *pool:
+ * the pool's bytes; with equal sizes that is slots * size, the smallest possible. */
+PLAIT_MUST_USE plait_status plait_schedule_pack(const plait_schedule *s, plait_segment segment,
+                                                const size_t *bytes_of_chunk, size_t *offset_of, size_t *pool);
 
 /* Proof by simulation of all stages of one pipeline under rendezvous semantics: a send completes when its receive has
- * been posted, messages match per (communicator, source, destination) in posting order, waits happen where pipeline.c
- * waits (the consuming action; reuse of a send buffer). Also checks: every (chunk, micro) has one forward and one
- * backward on every stage, forward before backward, data from the right predecessor, nothing left in flight at the end.
+ * been posted, messages match per (communicator, source, destination) in posting order, a group completes when all its
+ * messages have. Messages take no time. Waits happen where pipeline.c waits: a FWD or BWD for the group of its receive
+ * and for the group of the send that used its output buffer before. Also checks: every (chunk, micro) has one forward
+ * and one backward on every stage, forward before backward, data from the right predecessor, nothing left in flight at
+ * the end.
  */
 typedef struct plait_simulation {
-    double forward_time, backward_time; /* in: of one chunk (full chunk time, i.e. per virtual stage) */
+    double forward_time, backward_time; /* in: of one chunk, that is of one virtual stage */
+    bool in_order;                      /* in: a group begins only when the one before on the same communicator and
+                                           rank is complete (queues of a GPU); a stricter proof */
     double makespan;                    /* out */
     double ideal;                       /* out: busy time of the busiest stage */
     int in_flight[PLAIT_MAX_STAGES];    /* out: largest number per stage */
 } plait_simulation;
-/* schedules[stages]. PLAIT_INTERNAL with stage, action and reason when a check fails or nothing can move. */
+/* schedules[stages], schedules[i] that of stage i. PLAIT_INTERNAL with stage, action and reason when a check fails or
+ * nothing can move. */
 PLAIT_MUST_USE plait_status plait_schedule_simulate(const plait_schedule *schedules, int stages, plait_simulation *sim);
 
-/* Peak in-flight count as the literature has it (GPipe m; 1F1B min(m, p - i); interleaved min(v m', 2 (p - i - 1) + (v
- * - 1) p + 1) for micros a multiple of stages). */
+/* Peak in-flight count of stage i as the literature has it: GPipe m; 1F1B min(m, p - i); interleaved
+ * min(v m, 2 (p - i - 1) + (v - 1) p + 1), exact for m a multiple of p and an upper bound otherwise. */
 int plait_schedule_expected_in_flight(plait_pipe_schedule kind, int stage, int stages, int chunks, int micros);
 
-/* A drawing for the banner: one line a stage, forwards as digits of the micro-batch, backwards as letters, idle as
- * dots. */
+/* A drawing for the banner, of the simulated step with backward twice as long as forward: one line a stage, a column
+ * the time of a forward, forwards as the last digit of the micro-batch, backwards as letters (micro-batch modulo 26),
+ * idle as dots. A line longer than max_width (at least 20) keeps its beginning and its end around " ~ ". */
 PLAIT_MUST_USE plait_status plait_schedule_draw(const plait_schedule *schedules, int stages, FILE *out, int max_width);
 
 PLAIT_END_DECLS

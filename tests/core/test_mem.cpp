@@ -60,3 +60,29 @@ TEST(Arena, ACountingArenaFollowsTheSameOffsetsWithoutMemory)
     plait_arena_destroy(real);
     plait_arena_destroy(counting);
 }
+
+TEST(Arena, AViewHandsOutAPartOfAnotherArenaAndCountsNothing)
+{
+    plait_ledger ledger = {};
+    plait_arena *counting = nullptr, *real = nullptr;
+    ASSERT_EQ(plait_arena_create_counting(PLAIT_TIER_DEVICE, PLAIT_MEM_ACT, &counting), PLAIT_OK);
+    ASSERT_EQ(plait_arena_create(plait_host_allocator(), &ledger, PLAIT_TIER_DEVICE, PLAIT_MEM_ACT, 4096, &real),
+              PLAIT_OK);
+    for (plait_arena *a : {counting, real}) {
+        void *pool, *p, *q;
+        plait_arena *view = nullptr;
+        ASSERT_EQ(plait_arena_take(a, 256, &pool), PLAIT_OK);
+        ASSERT_EQ(plait_arena_create_view(a, static_cast<char *>(pool) + 128, 100, &view), PLAIT_OK);
+        EXPECT_EQ(plait_arena_is_counting(view), plait_arena_is_counting(a));
+        ASSERT_EQ(plait_arena_take(view, 3, &p), PLAIT_OK);
+        ASSERT_EQ(plait_arena_take(view, 36, &q), PLAIT_OK);
+        EXPECT_EQ(static_cast<char *>(p) - static_cast<char *>(pool), 128);
+        EXPECT_EQ(static_cast<char *>(q) - static_cast<char *>(pool), 192);
+        EXPECT_EQ(plait_arena_take(view, 1, &q), PLAIT_OUT_OF_MEMORY);
+        EXPECT_EQ(plait_arena_create_view(a, static_cast<char *>(pool) + 128, 129, &view), PLAIT_INTERNAL);
+        plait_arena_destroy(view);
+    }
+    EXPECT_EQ(ledger.high_water[PLAIT_TIER_DEVICE][PLAIT_MEM_ACT], 256u);
+    plait_arena_destroy(counting);
+    plait_arena_destroy(real);
+}

@@ -50,3 +50,13 @@ TEST(Status, ExitCodesAreTheUserInterface)
     EXPECT_EQ(plait_status_exit_code(PLAIT_PEER), 6);
     EXPECT_EQ(plait_status_exit_code(PLAIT_STOPPED), 7);
 }
+
+TEST(Status, APrefixSaysWhereAndKeepsTheTrace)
+{
+    EXPECT_EQ(passes_on(4), PLAIT_IO);
+    std::string trace = plait_error_trace_text();
+    plait_error_prefix("step %d: ", 12);
+    EXPECT_STREQ(plait_error_text(), "step 12: file 4 is gone");
+    EXPECT_EQ(plait_error_trace_text(), trace);
+    EXPECT_EQ(plait_error_status(), PLAIT_IO);
+}
