@@ -69,7 +69,7 @@ tests() {
 
 build() {
     local preset=$1
-    must "configure $preset" cmake --preset "$preset" && must "build $preset" cmake --build --preset "$preset" -j "$jobs"
+    must "configure $preset" cmake --preset "$preset" && must "build $preset" cmake --build --preset "$preset" -j "$jobs" -- -k 0
 }
 
 start=$SECONDS
