@@ -35,6 +35,8 @@ enum { PLAIT_MODULE_CORE_ATTN = 1, PLAIT_MODULE_MLP_ACT = 2, PLAIT_MODULE_NORMS 
 typedef enum plait_optimizer_type { PLAIT_OPTIM_ADAMW, PLAIT_OPTIM_SGD } plait_optimizer_type;
 typedef enum plait_lr_style { PLAIT_LR_CONSTANT, PLAIT_LR_LINEAR, PLAIT_LR_COSINE, PLAIT_LR_WSD } plait_lr_style;
 typedef enum plait_kernels_choice { PLAIT_KERNELS_AUTO, PLAIT_KERNELS_REF, PLAIT_KERNELS_CPU } plait_kernels_choice;
+typedef enum plait_norm { PLAIT_NORM_LAYERNORM, PLAIT_NORM_RMSNORM } plait_norm;
+typedef enum plait_position { PLAIT_POSITION_LEARNED, PLAIT_POSITION_ROPE } plait_position;
 typedef enum plait_isa { PLAIT_ISA_AUTO, PLAIT_ISA_AVX2, PLAIT_ISA_AVX512 } plait_isa;
 
 typedef struct plait_config {
@@ -45,6 +47,9 @@ typedef struct plait_config {
         int64_t seq_length, max_position_embeddings, vocab_size, make_vocab_size_divisible_by;
         int64_t padded_vocab_size; /* resolved: a multiple of make_vocab_size_divisible_by and tp */
         bool tie_word_embeddings;
+        plait_norm normalization;          /* follows from arch, as do the next two */
+        plait_position position_embedding; /* position_embedding_type */
+        bool swiglu;
         double layernorm_epsilon, rotary_base, hidden_dropout, attention_dropout, init_method_std;
     } model;
     struct {
@@ -88,7 +93,7 @@ typedef struct plait_config {
         int64_t warmup_iters, decay_iters, wsd_decay_iters; /* decay_iters: default train_iters */
     } lr;
     struct {
-        int64_t train_iters, seed, log_interval, eval_interval, eval_iters; /* eval_interval 0: never */
+        int64_t train_iters, seed, log_interval, eval_interval; /* eval_interval 0: never */
     } train;
     struct {
         char path[PLAIT_PATH_MAX]; /* a text file; resolved against the file's or the working directory */
@@ -122,17 +127,22 @@ typedef struct plait_config {
     char file[PLAIT_PATH_MAX];
 } plait_config;
 
-/* Reads `path` (NULL: defaults only), then `overrides` ("section.key=value", aliases allowed). Checks types, bounds
- * and what does not depend on the number of ranks. On failure PLAIT_USAGE (or PLAIT_IO for an unreadable file) whose
- * text lists every error, a line each. */
+/* Reads `path` (NULL: defaults only), then `overrides` ("section.key=value", aliases allowed, the last of several
+ * wins). Checks names, types and bounds, and fills the auto values that do not need the number of ranks. On failure
+ * PLAIT_USAGE (or PLAIT_IO for an unreadable file) whose text lists every error, a line each; cfg is then to be
+ * deinitialised by nobody. A field is changed by an override, not by hand: resolving derives again what was not given.
+ */
 PLAIT_MUST_USE plait_status plait_config_load(plait_config *cfg, const char *path, const char *const *overrides,
                                               int num_overrides);
-/* Settles everything that depends on the number of ranks: dp, batch triple, padded vocabulary, schedule, threads stay
- * as they are. All contradictions at once, with the arithmetic: heads and tp, layers and pipeline_layout, batch =
- * micro x accumulation x dp, world = tp pp dp ("4 ranks from mpiexec"), sequence_parallel and seq_length, ... */
+/* Settles what depends on the number of ranks: dp, the batch triple, padded vocabulary, pipeline schedule;
+ * device.threads stays as it is. PLAIT_USAGE lists all contradictions between keys, with the arithmetic: heads and tp,
+ * layers and pipeline_layout, batch = micro x accumulation x dp, world = tp pp dp ("4 ranks were started"),
+ * sequence_parallel and seq_length, ... May be called again, also with another number. */
 PLAIT_MUST_USE plait_status plait_config_resolve(plait_config *cfg, int world_size);
-/* Without ranks to count (plait config, plan): dp from the file or 1; returns tp pp dp through `world_size`. */
+/* Without ranks to count (plait config, plan): tp x pp x dp, with dp from the file or 1. PLAIT_USAGE if it is no int.
+ */
 PLAIT_MUST_USE plait_status plait_config_natural_world(const plait_config *cfg, int *world_size);
+/* Deinitialising a zeroed one is fine. */
 void plait_config_deinit(plait_config *cfg);
 
 /* Prints every key with its value and origin ("file.yaml:12", "override", "default", "derived"), as aligned text or as

@@ -1,0 +1,168 @@
+/* The files that ship with Plait, and what is printed. */
+#include "config_test.h"
+
+#include <jansson.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace
+{
+const std::string kRoot = PLAIT_SOURCE_DIR;
+
+std::string text_of_file(const std::string &path)
+{
+    std::stringstream s;
+    s << std::ifstream(path, std::ios::binary).rdbuf();
+    return s.str();
+}
+
+template <typename Print> std::string printed(Print print)
+{
+    char *text = nullptr;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    print(f);
+    fclose(f);
+    std::string out(text, len);
+    free(text);
+    return out;
+}
+} // namespace
+
+struct Shipped {
+    const char *name;
+    int world;
+    int64_t accumulation;
+};
+class ConfigShipped : public testing::TestWithParam<Shipped>
+{
+};
+
+TEST_P(ConfigShipped, ResolvesWithItsNaturalWorld)
+{
+    plait_config cfg;
+    int world;
+    std::string path = kRoot + "/configs/" + GetParam().name + ".yaml";
+    ASSERT_EQ(plait_config_load(&cfg, path.c_str(), nullptr, 0), PLAIT_OK) << plait_error_text();
+    ASSERT_EQ(plait_config_natural_world(&cfg, &world), PLAIT_OK);
+    EXPECT_EQ(world, GetParam().world);
+    ASSERT_EQ(plait_config_resolve(&cfg, world), PLAIT_OK) << plait_error_text();
+    EXPECT_EQ(cfg.batch.accumulation, GetParam().accumulation);
+    plait_config_deinit(&cfg);
+}
+
+const Shipped kShipped[] = {
+    {"tiny", 1, 4},          {"tiny8", 1, 16},        {"quickstart", 8, 4},  {"bench-b6", 1, 1},
+    {"gpt2-124m", 1, 1},     {"gpt3-1.3b", 32, 1},    {"gpt3-6.7b", 128, 2}, {"gpt3-175b", 1024, 192},
+    {"gpt-530b", 2520, 280}, {"gpt-1t", 3072, 512},   {"llama2-7b", 64, 16}, {"llama2-70b", 256, 128},
+    {"llama3-8b", 64, 8},    {"llama3-70b", 256, 64},
+};
+INSTANTIATE_TEST_SUITE_P(, ConfigShipped, testing::ValuesIn(kShipped),
+                         [](const auto &i) { return with_all(with_all(i.param.name, "-", "_"), ".", "_"); });
+
+TEST(ConfigShippedFiles, TinyShipsItsTextAndLeavesDataRanksOpen)
+{
+    for (const char *name : {"tiny", "tiny8"}) {
+        plait_config cfg;
+        std::string path = kRoot + "/configs/" + name + ".yaml";
+        ASSERT_EQ(plait_config_load(&cfg, path.c_str(), nullptr, 0), PLAIT_OK) << plait_error_text();
+        EXPECT_GE(text_of_file(cfg.data.path).size(), 20000u);
+        ASSERT_EQ(plait_config_resolve(&cfg, 4), PLAIT_OK) << plait_error_text();
+        EXPECT_EQ(cfg.parallelism.dp, 4);
+        plait_config_deinit(&cfg);
+    }
+}
+
+TEST(ConfigShippedFiles, ReferencePageIsTheTable)
+{
+    std::string page = printed(plait_config_print_reference), path = kRoot + "/docs/configuration.md";
+    if (getenv("PLAIT_WRITE_REFERENCE"))
+        std::ofstream(path, std::ios::binary) << page;
+    EXPECT_EQ(text_of_file(path), page) << "write it anew: PLAIT_WRITE_REFERENCE=1 test_config_files";
+}
+
+TEST(ConfigPrint, TextNamesValueAndOrigin)
+{
+    Loaded l("train:\n  seed: 7\n", {"topology.tp=2"});
+    ASSERT_EQ(l.resolve(2), PLAIT_OK) << l.error;
+    std::string text = printed([&](FILE *f) { plait_config_print(&l.cfg, f, false); });
+    auto line = [&](const std::string &key) {
+        size_t at = text.find(key + " ");
+        std::string out;
+        for (char c : text.substr(at, text.find('\n', at) - at))
+            if (c != ' ' || out.back() != ' ')
+                out += c;
+        return out;
+    };
+    EXPECT_EQ(line("train.seed"), "train.seed 7 " + std::string(l.cfg.file) + ":2");
+    EXPECT_EQ(line("parallelism.tensor_model_parallel_size"), "parallelism.tensor_model_parallel_size 2 override");
+    EXPECT_EQ(line("optimizer.lr"), "optimizer.lr 0.0003 default");
+    EXPECT_EQ(line("model.padded_vocab_size"), "model.padded_vocab_size 258 derived");
+    EXPECT_EQ(line("parallelism.context_parallel_size"), "parallelism.context_parallel_size 1 default");
+}
+
+TEST(ConfigPrint, JsonHasTypesAndOrigins)
+{
+    Loaded l("train:\n  seed: 7\ndata:\n  data_path: \"a \\\" b.txt\"\n", {"recompute.granularity=selective"});
+    ASSERT_EQ(l.resolve(1), PLAIT_OK) << l.error;
+    std::string text = printed([&](FILE *f) { plait_config_print(&l.cfg, f, true); });
+    json_error_t err;
+    json_t *all = json_loads(text.c_str(), 0, &err);
+    ASSERT_NE(all, nullptr) << err.text;
+    int count;
+    const plait_key *keys = plait_config_keys(&count);
+    for (int i = 0; i < count; i++) {
+        json_t *entry = json_object_get(all, keys[i].path);
+        ASSERT_EQ(entry == nullptr, keys[i].role == PLAIT_KEY_REFUSED) << keys[i].path;
+        for (const char *field : {"value", "origin", "file", "line"})
+            EXPECT_TRUE(!entry || json_object_get(entry, field)) << keys[i].path;
+    }
+    auto get = [&](const char *key, const char *field) { return json_object_get(json_object_get(all, key), field); };
+    EXPECT_EQ(json_integer_value(get("train.seed", "value")), 7);
+    EXPECT_STREQ(json_string_value(get("train.seed", "origin")), "file");
+    EXPECT_STREQ(json_string_value(get("train.seed", "file")), l.cfg.file);
+    EXPECT_EQ(json_integer_value(get("train.seed", "line")), 2);
+    EXPECT_STREQ(json_string_value(get("data.data_path", "value")), l.cfg.data.path);
+    EXPECT_TRUE(json_is_null(get("optimizer.lr", "line")));
+    EXPECT_EQ(
+        json_real_value(get("optimizer.betas", "value") ? json_array_get(get("optimizer.betas", "value"), 1) : nullptr),
+        0.95);
+    EXPECT_STREQ(json_string_value(json_array_get(get("recompute.modules", "value"), 0)), "core_attn");
+    EXPECT_STREQ(json_string_value(get("zero_optimization.offload_param.device", "value")), "none");
+    EXPECT_TRUE(json_is_false(get("data.mock_data", "value")));
+    EXPECT_TRUE(json_is_null(get("checkpoint.save", "value")));
+    EXPECT_EQ(json_integer_value(get("device.workspace", "value")), 32 << 20);
+    json_decref(all);
+}
+
+TEST(ConfigPrint, DumpTellsTwoConfigurationsApart)
+{
+    Loaded a("", {"train.seed=1"}), b("", {"train.seed=2"});
+    EXPECT_NE(plait_config_hash(&a.cfg), plait_config_hash(&b.cfg));
+    char *ta = plait_config_dump(&a.cfg), *tb = plait_config_dump(&b.cfg);
+    EXPECT_EQ(with(ta, "train.seed: 1\n", ""), with(tb, "train.seed: 2\n", ""));
+    free(ta);
+    free(tb);
+}
+
+/* The printed values, given back, are the same configuration. */
+TEST(ConfigPrint, DumpReadsBack)
+{
+    Loaded a("", {"parallelism.pipeline_layout=[6,6]", "topology.pp=2", "device.memory_limit=512MiB",
+                  "optimizer.lr=0.1", "batch.rampup_batch_size=[1,1,10]", "batch.global_batch_size=4"});
+    ASSERT_EQ(a.resolve(2), PLAIT_OK) << a.error;
+    char *text = plait_config_dump(&a.cfg);
+    std::vector<std::string> overrides;
+    std::stringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+        if (line.find("padded_vocab_size") == std::string::npos && line.find("rotary_base") == std::string::npos &&
+            line.find("fp16.") == std::string::npos && line.find("momentum") == std::string::npos &&
+            line.find("wsd_") == std::string::npos && line.find("recompute.") == std::string::npos)
+            overrides.push_back(with(line, ": ", "="));
+    free(text);
+    Loaded b("", overrides);
+    ASSERT_EQ(b.status, PLAIT_OK) << b.error;
+    ASSERT_EQ(b.resolve(2), PLAIT_OK) << b.error;
+    EXPECT_EQ(plait_config_hash(&a.cfg), plait_config_hash(&b.cfg));
+}
