@@ -93,7 +93,8 @@ PLAIT_MUST_USE plait_status plait_st_writer_create(const char *path, const plait
                                                    plait_st_writer **out);
 /* Where the elements of specs[i] go, zero so far. Valid until commit or abort. */
 void *plait_st_writer_data(plait_st_writer *w, int64_t i);
-/* Makes the file durable under its name; on failure nothing of it is left. Frees the writer either way. */
+/* Makes the file durable under its name, taking the place of an older one. A failure up to the renaming leaves the
+ * older one and nothing else. Frees the writer either way. */
 PLAIT_MUST_USE plait_status plait_st_writer_commit(plait_st_writer *w);
 /* Removes the temporary file and frees the writer; `path` is as before. NULL is fine. */
 void plait_st_writer_abort(plait_st_writer *w);

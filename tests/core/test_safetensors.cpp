@@ -267,6 +267,29 @@ TEST_F(Safetensors, ConvertsExactlyAndKeepsBits)
     EXPECT_EQ(plait_st_read(f.f, plait_st_find(f.f, "i"), 0, 4, PLAIT_FP32, bits), PLAIT_UNSUPPORTED);
 }
 
+// Files of another writer, with names and layouts of Hugging Face.
+TEST(SafetensorsFile, LoadsSmallModels)
+{
+    struct {
+        const char *name, *tensor;
+        int64_t tensors, rows, cols;
+    } const rows[] = {
+        {"llama_tiny", "model.layers.1.mlp.down_proj.weight", 21, 16, 24},
+        {"gpt2_tiny", "transformer.h.1.attn.c_attn.weight", 28, 16, 48},
+    };
+    for (const auto &r : rows) {
+        File f(std::string(PLAIT_TEST_ROOT "/data/hf/") + r.name + "/model.safetensors");
+        ASSERT_EQ(f.st, PLAIT_OK) << plait_error_text();
+        EXPECT_EQ(plait_st_count(f.f), r.tensors) << r.name;
+        const plait_st_tensor *t = plait_st_find(f.f, r.tensor);
+        ASSERT_NE(t, nullptr) << r.tensor;
+        EXPECT_EQ(t->shape[0], r.rows);
+        EXPECT_EQ(t->shape[1], r.cols);
+        for (float x : f.floats(r.tensor))
+            ASSERT_EQ(x * 256, std::round(x * 256)) << r.name;
+    }
+}
+
 TEST_F(Safetensors, AFileTruncatedAfterOpeningIsAnError)
 {
     const std::string p =

@@ -14,7 +14,9 @@ namespace golden
 {
 
 constexpr int kLayers = 2, kHidden = 16, kSeq = 16, kVocab = 257, kSequences = 4, kSteps = 10;
-constexpr double kLr = 1e-3, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kWeightDecay = 0.1, kClip = 0.75;
+constexpr double kLr = 1e-3, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kWeightDecay = 0.1;
+/* So that some steps are clipped and others are not. */
+constexpr double kClipGpt2 = 0.72, kClipLlama = 0.9;
 constexpr double kNormEps = 1e-5, kRotaryBase = 10000.0;
 
 /* A mixing of two indices; the multipliers are those of xxHash32. */
