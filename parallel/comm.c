@@ -229,6 +229,19 @@ size_t plait_comm_staging_bytes(const plait_comm *c, size_t largest, size_t chun
     return plait_comm_staging_make(c->size, largest, chunk_bytes).total;
 }
 
+/* Rounds follow from the reservation: ranks with different ones would talk past each other. */
+static plait_status check_same(plait_comm *c, size_t largest, size_t chunk_bytes)
+{
+    int64_t in[4] = {(int64_t)largest, (int64_t)chunk_bytes, -(int64_t)largest, -(int64_t)chunk_bytes}, all[4];
+    MPI_Request req;
+    PLAIT_TRY_MPI(MPI_Iallreduce(in, all, 4, MPI_INT64_T, MPI_MAX, c->mpi, &req));
+    PLAIT_TRY(plait_comm_wait_mpi(c, &req, "reservation", 0));
+    if (all[0] != -all[2] || all[1] != -all[3])
+        PLAIT_FAIL(INTERNAL, "group %s: ranks reserve for %lld to %lld bytes in chunks of %lld to %lld", c->name,
+                   (long long)-all[2], (long long)all[0], (long long)-all[3], (long long)all[1]);
+    return PLAIT_OK;
+}
+
 plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_bytes, plait_tier tier,
                                 plait_ledger *ledger)
 {
@@ -238,17 +251,20 @@ plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_byte
     if (c->reserved)
         PLAIT_FAIL(INTERNAL, "group %s: staging memory is reserved once, and %zu bytes were", c->name,
                    c->staging.total);
+    if (c->mpi != MPI_COMM_NULL)
+        PLAIT_TRY(check_same(c, largest, chunk_bytes));
     c->chunk_bytes = chunk_bytes;
-    c->staging = plait_comm_staging_make(c->size, largest, chunk_bytes);
-    if (c->staging.total > 0) {
+    plait_comm_staging staging = plait_comm_staging_make(c->size, largest, chunk_bytes);
+    if (staging.total > 0) {
         if (c->path == PLAIT_COMM_PATH_WINDOW)
-            PLAIT_TRY(plait_comm_window_create(c));
+            PLAIT_TRY(plait_comm_window_create(c, &staging));
         else if (c->path == PLAIT_COMM_PATH_P2P)
-            PLAIT_TRY(plait_comm_p2p_reserve(c));
+            PLAIT_TRY(plait_comm_p2p_reserve(c, &staging));
     }
+    c->staging = staging;
     c->reserved = true;
-    ledger->planned[tier][PLAIT_MEM_COMM] += c->staging.total;
-    ledger->high_water[tier][PLAIT_MEM_COMM] += c->staging.total;
+    ledger->planned[tier][PLAIT_MEM_COMM] += staging.total;
+    ledger->high_water[tier][PLAIT_MEM_COMM] += staging.total;
     return PLAIT_OK;
 }
 

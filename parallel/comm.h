@@ -122,6 +122,8 @@ void plait_world_abort(plait_world *w, int exit_code) __attribute__((noreturn));
 /* Several ranks may have failed differently: all return the status of the lowest failing rank, with its text (prefixed
  * with its rank) in their record. */
 PLAIT_MUST_USE plait_status plait_comm_agree(plait_comm *c, plait_status mine);
+/* Whether this rank's last failure came from an agreement: then every rank has the same record and leaves in order. */
+bool plait_comm_agreed(void);
 /* Host bytes from root to all; blocking. For set-up. */
 PLAIT_MUST_USE plait_status plait_comm_broadcast_bytes(plait_comm *c, void *bytes, size_t n, int root);
 

@@ -133,7 +133,7 @@ PLAIT_MUST_USE plait_status plait_comm_messages_advance(plait_comm *c);
 
 /* create is collective and blocks. advance moves a task as far as it goes and says whether it is finished. rounds says
  * in how many rounds an operation goes; lags whether the task waits for rank q. */
-PLAIT_MUST_USE plait_status plait_comm_window_create(plait_comm *c);
+PLAIT_MUST_USE plait_status plait_comm_window_create(plait_comm *c, const plait_comm_staging *s);
 void plait_comm_window_destroy(plait_comm *c);
 int64_t plait_comm_window_rounds(const plait_comm *c, const plait_comm_op *op);
 PLAIT_MUST_USE plait_status plait_comm_window_advance(plait_comm *c, plait_comm_task *t, bool *finished);
@@ -141,7 +141,7 @@ bool plait_comm_window_lags(const plait_comm *c, const plait_comm_task *t, int q
 
 /* Panels without a reservation serve barriers only. */
 PLAIT_MUST_USE plait_status plait_comm_p2p_create(plait_comm *c);
-PLAIT_MUST_USE plait_status plait_comm_p2p_reserve(plait_comm *c);
+PLAIT_MUST_USE plait_status plait_comm_p2p_reserve(plait_comm *c, const plait_comm_staging *s);
 void plait_comm_p2p_destroy(plait_comm *c);
 int64_t plait_comm_p2p_rounds(const plait_comm *c, const plait_comm_op *op);
 PLAIT_MUST_USE plait_status plait_comm_p2p_advance(plait_comm *c, plait_comm_task *t, bool *finished);

@@ -12,6 +12,7 @@
 #define BROADCAST_BYTES ((size_t)1 << 20)
 
 static int *node_of; /* [world]: the lowest rank of each rank's node */
+static int world_size = 1;
 
 plait_status plait_comm_mpi_fail(const char *file, int line, const char *call, int error)
 {
@@ -102,6 +103,7 @@ plait_status plait_world_init(plait_world *w, int *argc, char ***argv)
     w->mpi = true;
     PLAIT_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &w->rank));
     PLAIT_TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &w->size));
+    world_size = w->size;
     if (provided < MPI_THREAD_FUNNELED)
         PLAIT_FAIL(UNSUPPORTED, "this MPI provides thread level %d, %d (funneled) is needed", provided,
                    MPI_THREAD_FUNNELED);
@@ -173,29 +175,46 @@ plait_status plait_comm_broadcast_bytes(plait_comm *c, void *bytes, size_t n, in
     return PLAIT_OK;
 }
 
-static bool agreed;
+/* Where an agreement made its record: what begins a trace is where the failure was written down. */
+static char agreed_at[64];
 
-bool plait_comm_agreed(void) { return agreed; }
+bool plait_comm_agreed(void)
+{
+    if (world_size == 1)
+        return true;
+    return agreed_at[0] && strncmp(plait_error_trace_text(), agreed_at, strlen(agreed_at)) == 0;
+}
+
+static uint64_t hash_of(plait_status st, const char *text)
+{
+    uint64_t h = 1469598103934665603u + (uint64_t)st; /* FNV-1a */
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h >> 1;
+}
 
 plait_status plait_comm_agree(plait_comm *c, plait_status mine)
 {
-    agreed = false;
     if (c->mpi == MPI_COMM_NULL)
         return mine;
-    int me = mine == PLAIT_OK ? INT_MAX : c->rank, first = INT_MAX;
+    bool failed = mine != PLAIT_OK;
+    /* Minima of: the failing rank, the sentence, the sentence negated: where the last two tell that all have the same,
+     * it is nobody's own. */
+    int64_t own = failed ? (int64_t)hash_of(mine, plait_error_text()) : 0;
+    int64_t in[3] = {failed ? c->rank : INT_MAX, own, -own}, all[3];
     MPI_Request req;
-    PLAIT_TRY_MPI(MPI_Iallreduce(&me, &first, 1, MPI_INT, MPI_MIN, c->mpi, &req));
-    PLAIT_TRY(plait_comm_wait_mpi(c, &req, "agreement", sizeof me));
-    if (first == INT_MAX)
+    PLAIT_TRY_MPI(MPI_Iallreduce(in, all, 3, MPI_INT64_T, MPI_MIN, c->mpi, &req));
+    PLAIT_TRY(plait_comm_wait_mpi(c, &req, "agreement", sizeof in));
+    if (all[0] == INT_MAX)
         return PLAIT_OK;
 
+    int first = (int)all[0];
     struct {
-        int status;
+        int status, everybody;
         size_t len;
-    } head = {(int)mine, strlen(plait_error_text())};
+    } head = {(int)mine, all[1] == -all[2], strlen(plait_error_text())};
     PLAIT_TRY(plait_comm_broadcast_bytes(c, &head, sizeof head, first));
-    char *text = malloc(head.len + 1);
-    char who[64];
+    char *text = malloc(head.len + 1), who[64];
     if (!text)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the %zu bytes of another rank's error", head.len);
     if (first == c->rank)
@@ -204,8 +223,9 @@ plait_status plait_comm_agree(plait_comm *c, plait_status mine)
     plait_status st = plait_comm_broadcast_bytes(c, text, head.len, first);
     if (st == PLAIT_OK) {
         plait_comm_rank_text(c, first, who, sizeof who);
-        st = plait_error_set((plait_status)head.status, __FILE__, __LINE__, "%s: %s", who, text);
-        agreed = true;
+        st = plait_error_set((plait_status)head.status, __FILE__, __LINE__, "%s%s%s", head.everybody ? "" : who,
+                             head.everybody ? "" : ": ", text);
+        snprintf(agreed_at, sizeof agreed_at, "%s", plait_error_trace_text());
     }
     free(text);
     return st;

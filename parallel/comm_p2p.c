@@ -40,17 +40,16 @@ plait_status plait_comm_p2p_create(plait_comm *c)
     return PLAIT_OK;
 }
 
-plait_status plait_comm_p2p_reserve(plait_comm *c)
+plait_status plait_comm_p2p_reserve(plait_comm *c, const plait_comm_staging *s)
 {
     struct plait_comm_panels *p = c->panels;
     const plait_allocator *host = plait_host_allocator();
-    p->memory = host->alloc(host->self, c->staging.total);
+    p->memory = host->alloc(host->self, s->total);
     if (!p->memory)
-        PLAIT_FAIL(OUT_OF_MEMORY, "group %s: %zu bytes of staging memory could not be allocated", c->name,
-                   c->staging.total);
+        PLAIT_FAIL(OUT_OF_MEMORY, "group %s: %zu bytes of staging memory could not be allocated", c->name, s->total);
     p->send = p->memory;
-    p->recv = p->send + c->staging.slot;
-    p->result = p->recv + c->staging.slot;
+    p->recv = p->send + s->slot;
+    p->result = p->recv + s->slot;
     return PLAIT_OK;
 }
 

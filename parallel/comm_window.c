@@ -52,10 +52,10 @@ static char *result_of(const plait_comm *c, int q)
 }
 
 /* The kernel gives shared memory page by page and ends the process when there is none: so look before touching. */
-static plait_status check_room(const plait_comm *c)
+static plait_status check_room(const plait_comm *c, size_t bytes)
 {
     struct statvfs fs;
-    size_t wanted = (size_t)c->size * c->staging.total;
+    size_t wanted = (size_t)c->size * bytes;
     if (statvfs("/dev/shm", &fs) != 0)
         return PLAIT_OK; /* elsewhere: MPI says whether it got the memory */
     size_t room = (size_t)fs.f_bavail * fs.f_frsize;
@@ -68,9 +68,9 @@ static plait_status check_room(const plait_comm *c)
     return PLAIT_OK;
 }
 
-plait_status plait_comm_window_create(plait_comm *c)
+plait_status plait_comm_window_create(plait_comm *c, const plait_comm_staging *s)
 {
-    PLAIT_TRY(plait_comm_agree(c, check_room(c)));
+    PLAIT_TRY(plait_comm_agree(c, check_room(c, s->total)));
     struct plait_comm_window *w = calloc(1, sizeof *w);
     char **base = calloc((size_t)c->size, sizeof *base);
     if (!w || !base) {
@@ -79,7 +79,7 @@ plait_status plait_comm_window_create(plait_comm *c)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of a window of %d ranks", c->size);
     }
     void *mine = NULL;
-    int e = MPI_Win_allocate_shared((MPI_Aint)c->staging.total, 1, MPI_INFO_NULL, c->mpi, &mine, &w->win);
+    int e = MPI_Win_allocate_shared((MPI_Aint)s->total, 1, MPI_INFO_NULL, c->mpi, &mine, &w->win);
     for (int q = 0; q < c->size && e == MPI_SUCCESS; q++) {
         MPI_Aint size;
         int unit;
@@ -91,12 +91,12 @@ plait_status plait_comm_window_create(plait_comm *c)
         return plait_comm_mpi_fail(__FILE__, __LINE__, "MPI_Win_allocate_shared", e);
     }
     /* Touched here, by its owner: the pages are near it, and the next reservation sees what is left. */
-    memset(mine, 0, c->staging.total);
+    memset(mine, 0, s->total);
     w->base = base;
     c->window = w;
     MPI_Request all_clean;
     PLAIT_TRY_MPI(MPI_Ibarrier(c->mpi, &all_clean));
-    PLAIT_TRY(plait_comm_wait_mpi(c, &all_clean, "making a shared window", c->staging.total));
+    PLAIT_TRY(plait_comm_wait_mpi(c, &all_clean, "making a shared window", s->total));
     return PLAIT_OK;
 }
 

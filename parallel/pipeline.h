@@ -27,7 +27,9 @@ typedef struct plait_pipeline_options {
 } plait_pipeline_options;
 
 /* Takes buffers and binds the stage's slots: body slots of all chunks in one pool. acts: activations, comms:
- * communication. */
+ * communication. Both may be counting arenas, then nothing can be run. The schedules, the groups and `ex` are borrowed
+ * and must outlive the pipeline. Each chunk's slot 0 is first bound to a counting arena, to learn its size, and then
+ * every slot to its memory. */
 PLAIT_MUST_USE plait_status plait_pipeline_create(const plait_pipeline_options *o, plait_arena *acts,
                                                   plait_arena *comms, plait_pipeline **out);
 void plait_pipeline_destroy(plait_pipeline *p);
@@ -38,12 +40,13 @@ typedef struct plait_pipeline_step {
     uint32_t step;
     double grad_scale;
     double *loss;
-    const plait_micro_batch
-        *batches; /* [micros]; NULL on stages without embedding or head is not allowed: all have them */
-    void *logits; /* LOGITS mode, last stage: where micro 0 writes */
+    const plait_micro_batch *batches; /* [micros], on every stage, also one without embedding or head */
+    void *logits;                     /* LOGITS mode (a schedule of one micro-batch), last stage: where it writes */
 } plait_pipeline_step;
 
-/* Runs all actions and waits for all messages. A failure's text is prefixed "step 12 micro-batch 3: ". */
+/* Runs all actions and waits for all messages. A FWD or BWD waits for the message that brings its input, and for the
+ * one that still leaves from its output buffer; nothing else waits. A failure's text is prefixed "step 12 micro-batch
+ * 3: "; messages that were open then stay open, so the job has to end. */
 PLAIT_MUST_USE plait_status plait_pipeline_run(plait_pipeline *p, const plait_pipeline_step *s);
 
 /* Largest number of (chunk, micro) between forward and backward in the last run: what was executed, not what was

@@ -40,7 +40,8 @@ typedef struct plait_stage_ops {
     /* Last stage: dy is NULL. First stage: dx is NULL. */
     plait_status (*backward)(void *self, const plait_call *c, const void *dy, const void *x, void *dx);
     /* Takes every tensor that `chunk` saves for backward once, for slot number `slot`, from a counting arena or a real
-     * one. */
+     * one. A chunk's slots are numbered 0, 1, ... in the order of their first binding; slot 0 is bound more than once
+     * (to be measured, then for real): the last binding holds. All slots of a chunk take the same bytes. */
     plait_status (*bind)(void *self, int chunk, int slot, plait_arena *mem);
 } plait_stage_ops;
 

@@ -1,0 +1,146 @@
+#include "launcher/banner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROWS = 64 }; /* ranks and groups beyond so many are counted, not listed */
+
+const char *plait_grouped(int64_t n)
+{
+    static char ring[4][32];
+    static int next;
+    char digits[24], *out = ring[next = (next + 1) % 4];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-')
+            out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
+    return out;
+}
+
+static void print_grid(const plait_topology *topo, const plait_config *cfg, FILE *out)
+{
+    fprintf(out, "ranks: %d = tensor %d x pipeline %d x data %d, order %s\n", topo->world, topo->tp, topo->pp, topo->dp,
+            cfg->parallelism.order);
+    if (topo->world > MAX_ROWS)
+        return;
+    for (int d = 0; d < topo->dp; d++) {
+        fprintf(out, "  data %-3d", d);
+        for (int t = 0; t < topo->tp; t++)
+            fprintf(out, " t%-4d", t);
+        fputc('\n', out);
+        for (int p = 0; p < topo->pp; p++) {
+            fprintf(out, "    p%-4d ", p);
+            for (int t = 0; t < topo->tp; t++)
+                fprintf(out, " %-5d", plait_topology_rank_of(topo, d, p, t));
+            fputc('\n', out);
+        }
+    }
+}
+
+/* Each group of a kind once: by the rank that comes first in it. */
+static void print_groups(const plait_topology *topo, FILE *out)
+{
+    int ranks[topo->world];
+    for (int kind = 0; kind < PLAIT_GROUPS; kind++) {
+        int printed = 0;
+        for (int rank = 0; rank < topo->world; rank++) {
+            plait_topology there = plait_topology_at(topo, rank);
+            int n = plait_topology_group(&there, (plait_group)kind, ranks);
+            if (n == 1 || ranks[0] != rank)
+                continue;
+            if (printed++ >= MAX_ROWS)
+                break;
+            if (printed == 1)
+                fprintf(out, "  %-10s", plait_group_name((plait_group)kind));
+            fputs(" [", out);
+            for (int i = 0; i < n; i++)
+                fprintf(out, "%s%d", i ? " " : "", ranks[i]);
+            fputc(']', out);
+        }
+        if (printed)
+            fputc('\n', out);
+    }
+}
+
+static plait_status print_schedule(const plait_engine *e, FILE *out)
+{
+    const plait_config *cfg = plait_engine_config(e);
+    const plait_schedule_set *set = plait_engine_schedules(e);
+    int stages = (int)cfg->parallelism.pp, chunks = (int)cfg->parallelism.num_chunks;
+    int micros = set->all[set->num_train - 1].micros;
+    static const char *const names[] = {"auto", "gpipe", "1f1b", "interleaved"};
+    fprintf(out, "schedule: %s, %d stages x %d chunks, %d micro-batches of %lld\n", names[cfg->parallelism.schedule],
+            stages, chunks, micros, (long long)cfg->batch.micro_batch_size);
+    if (stages == 1)
+        return PLAIT_OK;
+    plait_status st = PLAIT_OK;
+    plait_schedule *all = calloc((size_t)stages, sizeof *all);
+    if (!all)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to draw %d stages", stages);
+    for (int i = 0; i < stages; i++)
+        PLAIT_TRY_TO(done, st, plait_schedule_init(&all[i], cfg->parallelism.schedule, i, stages, chunks, micros));
+    PLAIT_TRY_TO(done, st, plait_schedule_draw(all, stages, out, 118));
+done:
+    for (int i = 0; i < stages; i++)
+        plait_schedule_deinit(&all[i]);
+    free(all);
+    return st;
+}
+
+typedef struct rank_row {
+    int64_t params;
+    size_t planned[PLAIT_MEM_KINDS], total;
+} rank_row;
+
+static void print_row(FILE *out, const plait_topology *topo, const rank_row *r)
+{
+    fprintf(out, "  %4d d%-2d p%-2d t%-2d %15s", topo->rank, topo->d, topo->p, topo->t, plait_grouped(r->params));
+    for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
+        fprintf(out, " %13s", plait_grouped((int64_t)r->planned[kind]));
+    fprintf(out, " %14s\n", plait_grouped((int64_t)r->total));
+}
+
+plait_status plait_banner_print(plait_engine *e, FILE *out)
+{
+    const plait_topology *topo = plait_engine_topology(e);
+    const plait_config *cfg = plait_engine_config(e);
+    plait_comm *world = plait_engine_groups(e)->world;
+    const bool prints = topo->rank == 0;
+    rank_row mine = {.params = plait_param_list_numel(plait_engine_params(e))}, row;
+    int64_t counted = 0;
+
+    for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++) {
+        mine.planned[kind] = plait_engine_ledger(e)->planned[PLAIT_TIER_DEVICE][kind];
+        mine.total += mine.planned[kind];
+    }
+    if (prints) {
+        print_grid(topo, cfg, out);
+        print_groups(topo, out);
+        PLAIT_TRY(print_schedule(e, out));
+        fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
+                plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads,
+                (long long)cfg->zero.stage);
+        fprintf(out, "bytes of each rank, all of them allocated now:\n  rank %-10s %15s", "", "parameters held");
+        for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
+            fprintf(out, " %13s", plait_mem_kind_name((plait_mem_kind)kind));
+        fprintf(out, " %14s\n", "all");
+    }
+    for (int rank = 0; rank < topo->world; rank++) {
+        row = mine;
+        int64_t own = plait_param_list_counted(plait_engine_params(e));
+        PLAIT_TRY(plait_comm_broadcast_bytes(world, &row, sizeof row, rank));
+        PLAIT_TRY(plait_comm_broadcast_bytes(world, &own, sizeof own, rank));
+        plait_topology there = plait_topology_at(topo, rank);
+        counted += there.d == 0 ? own : 0;
+        if (prints && rank < MAX_ROWS)
+            print_row(out, &there, &row);
+    }
+    if (prints) {
+        fprintf(out, "parameters of the model: %s\n", plait_grouped(counted));
+        fflush(out);
+    }
+    return PLAIT_OK;
+}

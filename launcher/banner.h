@@ -1,0 +1,18 @@
+/* launcher/banner.h: what is about to run: the grid of ranks, every group, the schedule, parameters and bytes. */
+#ifndef PLAIT_LAUNCHER_BANNER_H
+#define PLAIT_LAUNCHER_BANNER_H
+
+#include <stdio.h>
+
+#include "parallel/engine.h"
+
+PLAIT_BEGIN_DECLS
+
+/* Rank 0 prints to `out`. Collective: bytes and parameters are those of every rank. */
+PLAIT_MUST_USE plait_status plait_banner_print(plait_engine *e, FILE *out);
+
+/* "1,234,567" into a static ring of four. */
+const char *plait_grouped(int64_t n);
+
+PLAIT_END_DECLS
+#endif

@@ -1,0 +1,15 @@
+/* launcher/commands.h: one function a subcommand. argv[0] is the subcommand's name. */
+#ifndef PLAIT_LAUNCHER_COMMANDS_H
+#define PLAIT_LAUNCHER_COMMANDS_H
+
+#include "parallel/comm.h"
+
+PLAIT_BEGIN_DECLS
+
+plait_status plait_command_train(plait_world *world, int argc, char **argv);
+plait_status plait_command_config(plait_world *world, int argc, char **argv);
+plait_status plait_command_generate(plait_world *world, int argc, char **argv);
+plait_status plait_command_version(plait_world *world, int argc, char **argv);
+
+PLAIT_END_DECLS
+#endif

@@ -1,0 +1,73 @@
+/* plait: MPI first, then arguments, so that a rank with bad ones cannot leave the others waiting. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "launcher/commands.h"
+
+static const char usage[] =
+    "usage: plait COMMAND\n"
+    "  train CONFIG [key=value ...]        trains; under mpiexec on its ranks, else on one\n"
+    "  config CONFIG [key=value ...] [--ranks N] [--json]\n"
+    "                                      prints every value, where it came from, and the parameters\n"
+    "  generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] [key=value ...]\n"
+    "                                      continues a text\n"
+    "  version                             prints versions and what this build can do\n";
+
+static const struct command {
+    const char *name;
+    plait_status (*run)(plait_world *world, int argc, char **argv);
+} commands[] = {
+    {"train", plait_command_train},
+    {"config", plait_command_config},
+    {"generate", plait_command_generate},
+    {"version", plait_command_version},
+};
+
+static plait_status dispatch(plait_world *world, int argc, char **argv)
+{
+    if (argc < 2)
+        PLAIT_FAIL(USAGE, "no command\n%s", usage);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        if (world->rank == 0)
+            fputs(usage, stdout);
+        return PLAIT_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(world, argc - 1, argv + 1);
+    PLAIT_FAIL(USAGE, "unknown command '%s'\n%s", argv[1], usage);
+}
+
+/* The first cause: by all ranks together (one prints), or by this rank alone, which then ends the job. */
+static int fail(plait_world *world, plait_status st)
+{
+    int code = plait_status_exit_code(st);
+    bool agreed = plait_comm_agreed();
+    if (!agreed || world->rank == 0) {
+        fflush(stdout);
+        fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
+        if (st == PLAIT_INTERNAL)
+            fprintf(stderr, "plait: passed through %s\n", plait_error_trace_text());
+        fflush(stderr);
+    }
+    if (!agreed && world->size > 1)
+        plait_world_abort(world, code);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    plait_world world;
+    signal(SIGPIPE, SIG_IGN); /* a reader that left is a write error, said as such */
+    plait_status st = plait_world_init(&world, &argc, &argv);
+    if (st != PLAIT_OK) {
+        fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
+        return plait_status_exit_code(st);
+    }
+    /* Whether the arguments are good may differ by rank (mpiexec with several executables). */
+    st = dispatch(&world, argc, argv);
+    int code = st == PLAIT_OK ? 0 : fail(&world, st);
+    plait_world_finalize(&world);
+    return code;
+}

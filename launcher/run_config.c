@@ -1,0 +1,81 @@
+#define _GNU_SOURCE /* CPU_COUNT */
+#include "launcher/run_config.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+
+/* The line of rank 0's text that this rank's lacks, in `line`; false when the texts are equal. */
+static bool first_difference(const char *root, const char *mine, char *line, size_t size)
+{
+    for (; *root && *mine;
+         root += strcspn(root, "\n"), root += *root == '\n', mine += strcspn(mine, "\n"), mine += *mine == '\n') {
+        int n = (int)strcspn(root, "\n"), m = (int)strcspn(mine, "\n");
+        if (n != m || memcmp(root, mine, (size_t)n) != 0) {
+            snprintf(line, size, "rank 0 has '%.*s', this rank '%.*s'", n, root, m, mine);
+            return true;
+        }
+    }
+    snprintf(line, size, "one has more keys");
+    return *root != *mine;
+}
+
+/* This rank's configuration against rank 0's. */
+static plait_status compare_with_root(plait_world *world, const char *mine)
+{
+    size_t length = strlen(mine) + 1;
+    PLAIT_TRY(plait_comm_broadcast_bytes(world->comm, &length, sizeof length, 0));
+    char *root = calloc(1, length), line[512];
+    if (!root)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to compare configurations");
+    if (world->rank == 0)
+        memcpy(root, mine, length);
+    plait_status st = plait_comm_broadcast_bytes(world->comm, root, length, 0);
+    if (st == PLAIT_OK && first_difference(root, mine, line, sizeof line))
+        st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__, "the ranks' configurations differ: %s", line);
+    free(root);
+    return st;
+}
+
+int plait_run_threads(const plait_config *cfg, int local_ranks)
+{
+    if (cfg->device.threads != PLAIT_AUTO)
+        return (int)cfg->device.threads;
+    const char *omp = getenv("OMP_NUM_THREADS");
+    if (omp && atoi(omp) > 0)
+        return atoi(omp);
+    cpu_set_t set;
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return (cores + local_ranks - 1) / local_ranks;
+}
+
+plait_status plait_run_config(plait_world *world, plait_config *cfg, const char *path, const char *const *overrides,
+                              int num_overrides)
+{
+    *cfg = (plait_config){0};
+    PLAIT_TRY(plait_comm_agree(world->comm, plait_config_load(cfg, path, overrides, num_overrides)));
+    PLAIT_TRY(plait_comm_agree(world->comm, plait_config_resolve(cfg, world->size)));
+
+    char *text = plait_config_dump(cfg);
+    plait_status st = text ? compare_with_root(world, text)
+                           : plait_error_set(PLAIT_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory for a configuration");
+    free(text);
+    PLAIT_TRY(plait_comm_agree(world->comm, st));
+
+    cfg->device.threads = plait_run_threads(cfg, world->local_size);
+    omp_set_num_threads((int)cfg->device.threads);
+    plait_bind_cores(world->local_rank, world->local_size, (int)cfg->device.threads);
+    plait_comm_set_timeout(cfg->comm.timeout_minutes * 60);
+
+    plait_topology topo;
+    char prefix[64];
+    PLAIT_TRY(plait_topology_init(&topo, world->size, world->rank, (int)cfg->parallelism.tp, (int)cfg->parallelism.pp,
+                                  (int)cfg->parallelism.dp, 1, cfg->parallelism.order));
+    snprintf(prefix, sizeof prefix, "[d%d p%d t%d] ", topo.d, topo.p, topo.t);
+    plait_log_set_prefix(world->size > 1 ? prefix : "");
+    return PLAIT_OK;
+}

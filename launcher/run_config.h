@@ -1,0 +1,19 @@
+/* launcher/run_config.h: from arguments to a resolved configuration that all ranks share. */
+#ifndef PLAIT_LAUNCHER_RUN_CONFIG_H
+#define PLAIT_LAUNCHER_RUN_CONFIG_H
+
+#include "core/config.h"
+#include "parallel/comm.h"
+
+PLAIT_BEGIN_DECLS
+
+/* Every rank reads its own copy; ranks whose copies differ are refused with the first key that does. Then: resolved for
+ * the world, threads settled, cores bound, time-out set. Collective; every rank returns the same status. */
+PLAIT_MUST_USE plait_status plait_run_config(plait_world *world, plait_config *cfg, const char *path,
+                                             const char *const *overrides, int num_overrides);
+
+/* Threads of a rank: device.threads, else OMP_NUM_THREADS, else ceil(cores / local ranks). */
+int plait_run_threads(const plait_config *cfg, int local_ranks);
+
+PLAIT_END_DECLS
+#endif

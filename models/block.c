@@ -1,0 +1,291 @@
+/* One transformer layer, pre-norm, forward and backward side by side.
+ *
+ *   mid = x   + dropout(row(attention(rope(col(norm1(x))))) + bias)
+ *   out = mid + dropout(row(activation(col(norm2(mid)))) + bias)
+ *
+ * col and row are the split linear layers (parallel/tensor.h): between them a rank has its heads and its part of the
+ * ffn. */
+#include <math.h>
+
+#include "models/decoder_impl.h"
+
+/* Gives `kept`, or a temporary where the layer does not keep it. */
+static plait_status kept_or_temp(const plait_exec *ex, void *kept, plait_dtype dtype, int64_t n, void **out)
+{
+    *out = kept;
+    return kept ? PLAIT_OK : plait_temp(ex, dtype, n, out);
+}
+
+static plait_linear qkv_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
+{
+    return (plait_linear){m->dims.rows,
+                          m->dims.hidden,
+                          m->dims.qkv,
+                          plait_weight(m, v, p->qkv),
+                          plait_weight(m, v, p->qkv_bias),
+                          plait_grad(m, v, p->qkv),
+                          plait_grad(m, v, p->qkv_bias)};
+}
+
+static plait_linear proj_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
+{
+    return (plait_linear){m->dims.rows,
+                          m->dims.heads * m->dims.head_dim,
+                          m->dims.hidden,
+                          plait_weight(m, v, p->proj),
+                          NULL,
+                          plait_grad(m, v, p->proj),
+                          NULL};
+}
+
+static plait_linear up_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
+{
+    return (plait_linear){m->dims.rows,
+                          m->dims.hidden,
+                          m->dims.up,
+                          plait_weight(m, v, p->up),
+                          plait_weight(m, v, p->up_bias),
+                          plait_grad(m, v, p->up),
+                          plait_grad(m, v, p->up_bias)};
+}
+
+static plait_linear down_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
+{
+    return (plait_linear){
+        m->dims.rows, m->dims.ffn, m->dims.hidden, plait_weight(m, v, p->down), NULL, plait_grad(m, v, p->down), NULL};
+}
+
+/* Attention of this rank's heads inside a row of q | k | v. */
+static plait_attention core_attention(const plait_decoder *m, const void *qkv, void *attn, void *lse,
+                                      const plait_dropout *drop)
+{
+    const plait_decoder_dims *d = &m->dims;
+    return (plait_attention){.batch = d->batch,
+                             .seq = d->seq,
+                             .heads = d->heads,
+                             .kv_heads = d->kv_heads,
+                             .head_dim = d->head_dim,
+                             .scale = 1.0 / sqrt((double)d->head_dim),
+                             .dropout = drop,
+                             .q = qkv,
+                             .k = plait_at(qkv, m->tp.dtype, d->heads * d->head_dim),
+                             .v = plait_at(qkv, m->tp.dtype, (d->heads + d->kv_heads) * d->head_dim),
+                             .ldq = d->qkv,
+                             .ldk = d->qkv,
+                             .ldv = d->qkv,
+                             .o = attn,
+                             .ldo = d->heads * d->head_dim,
+                             .lse = lse};
+}
+
+/* q and k are neighbours: one rotation over heads + kv_heads. */
+static plait_status rotate(const plait_decoder *m, const plait_exec *ex, void *qkv, bool inverse)
+{
+    const plait_decoder_dims *d = &m->dims;
+    return m->rope
+               ? ex->k->rope(ex, qkv, d->qkv, m->rope, d->seq, d->batch, d->heads + d->kv_heads, d->head_dim, inverse)
+               : PLAIT_OK;
+}
+
+static plait_status activation_fwd(const plait_decoder *m, const plait_exec *ex, void *act, const void *up)
+{
+    return m->arch->swiglu ? ex->k->swiglu_fwd(ex, act, up, m->dims.rows, m->dims.ffn)
+                           : ex->k->gelu_fwd(ex, act, up, m->dims.rows * m->dims.ffn);
+}
+
+/* d_up over `up` itself (SwiGLU), whose values nobody needs afterwards, or over d_act (GELU). */
+static plait_status activation_bwd(const plait_decoder *m, const plait_exec *ex, void *d_act, void *up, void **d_up)
+{
+    *d_up = m->arch->swiglu ? up : d_act;
+    return m->arch->swiglu ? ex->k->swiglu_bwd(ex, up, d_act, up, m->dims.rows, m->dims.ffn)
+                           : ex->k->gelu_bwd(ex, d_act, d_act, up, m->dims.rows * m->dims.ffn);
+}
+
+plait_status plait_block_bind(const plait_decoder *m, plait_arena *mem, plait_layer_saved *s)
+{
+    const plait_decoder_dims *d = &m->dims;
+    const plait_dtype T = m->tp.dtype, A = plait_dtype_acc(T);
+    const unsigned again =
+        m->a.cfg->recompute.granularity == PLAIT_RECOMPUTE_SELECTIVE ? m->a.cfg->recompute.modules : 0;
+    const struct {
+        void **place;
+        plait_dtype dtype;
+        int64_t n;
+        bool kept;
+    } tensors[] = {
+        {&s->norm1, T, d->local_rows * d->hidden, !(again & PLAIT_MODULE_NORMS)},
+        {&s->mean1, A, d->local_rows, !m->arch->rms_norm},
+        {&s->rstd1, A, d->local_rows, true},
+        {&s->qkv, T, d->rows * d->qkv, true},
+        {&s->attn, T, d->rows * d->heads * d->head_dim, !(again & PLAIT_MODULE_CORE_ATTN)},
+        {&s->lse, A, d->rows * d->heads, true},
+        {&s->mid, T, d->local_rows * d->hidden, true},
+        {&s->norm2, T, d->local_rows * d->hidden, !(again & PLAIT_MODULE_NORMS)},
+        {&s->mean2, A, d->local_rows, !m->arch->rms_norm},
+        {&s->rstd2, A, d->local_rows, true},
+        {&s->up, T, d->rows * d->up, true},
+        {&s->act, T, d->rows * d->ffn, !(again & PLAIT_MODULE_MLP_ACT)},
+    };
+    *s = (plait_layer_saved){0};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (tensors[i].kept)
+            PLAIT_TRY(
+                plait_arena_take(mem, (size_t)tensors[i].n * plait_dtype_size(tensors[i].dtype), tensors[i].place));
+    return PLAIT_OK;
+}
+
+plait_status plait_block_fwd(const plait_decoder *m, const plait_call *c, int64_t layer, const plait_layer_params *p,
+                             const plait_unit_view *v, plait_layer_saved *s, const void *x, void *out)
+{
+    const plait_decoder_dims *d = &m->dims;
+    const plait_exec *ex = c->ex;
+    const plait_dtype T = m->tp.dtype;
+    const double hidden_dropout = m->a.cfg->model.hidden_dropout;
+    const size_t mark = plait_arena_mark(ex->work);
+    plait_dropout storage;
+    void *norm, *attn, *act;
+
+    /* attention */
+    s->x = x;
+    PLAIT_TRY(kept_or_temp(ex, s->norm1, T, d->local_rows * d->hidden, &norm));
+    PLAIT_TRY(plait_norm_fwd(m, ex, norm, s->mean1, s->rstd1, x, plait_weight(m, v, p->norm1),
+                             plait_weight(m, v, p->norm1_bias)));
+    plait_linear qkv = qkv_layer(m, p, v);
+    PLAIT_TRY(plait_col_linear_fwd(&m->tp, ex, &qkv, norm, s->qkv));
+    PLAIT_TRY(rotate(m, ex, s->qkv, false));
+    PLAIT_TRY(kept_or_temp(ex, s->attn, T, d->rows * d->heads * d->head_dim, &attn));
+    plait_attention core =
+        core_attention(m, s->qkv, attn, s->lse,
+                       plait_drop(m, c, PLAIT_RNG_DROPOUT_ATTN, layer, m->a.cfg->model.attention_dropout, &storage));
+    PLAIT_TRY(ex->k->attention_fwd(ex, &core));
+    plait_linear proj = proj_layer(m, p, v);
+    PLAIT_TRY(plait_row_linear_fwd(&m->tp, ex, &proj, attn, s->mid));
+    PLAIT_TRY(ex->k->bias_dropout_add_fwd(ex, s->mid, s->mid, plait_weight(m, v, p->proj_bias), x,
+                                          plait_drop(m, c, PLAIT_RNG_DROPOUT_PROJ, layer, hidden_dropout, &storage),
+                                          d->local_rows, d->hidden));
+
+    /* feed-forward */
+    PLAIT_TRY(kept_or_temp(ex, s->norm2, T, d->local_rows * d->hidden, &norm));
+    PLAIT_TRY(plait_norm_fwd(m, ex, norm, s->mean2, s->rstd2, s->mid, plait_weight(m, v, p->norm2),
+                             plait_weight(m, v, p->norm2_bias)));
+    plait_linear up = up_layer(m, p, v);
+    PLAIT_TRY(plait_col_linear_fwd(&m->tp, ex, &up, norm, s->up));
+    PLAIT_TRY(kept_or_temp(ex, s->act, T, d->rows * d->ffn, &act));
+    if (out || s->act)
+        PLAIT_TRY(activation_fwd(m, ex, act, s->up));
+    if (out) {
+        plait_linear down = down_layer(m, p, v);
+        PLAIT_TRY(plait_row_linear_fwd(&m->tp, ex, &down, act, out));
+        PLAIT_TRY(ex->k->bias_dropout_add_fwd(ex, out, out, plait_weight(m, v, p->down_bias), s->mid,
+                                              plait_drop(m, c, PLAIT_RNG_DROPOUT_MLP, layer, hidden_dropout, &storage),
+                                              d->local_rows, d->hidden));
+    }
+    plait_arena_reset(ex->work, mark);
+    return PLAIT_OK;
+}
+
+/* Through dropout and bias: *d_branch is the gradient of the branch's last linear layer, dy itself when nothing is
+ * dropped. */
+static plait_status branch_gradient(const plait_decoder *m, const plait_call *c, plait_rng_use use, int64_t layer,
+                                    void *grad_bias, const void *dy, const void **d_branch)
+{
+    const plait_decoder_dims *d = &m->dims;
+    plait_dropout storage;
+    const plait_dropout *drop = plait_drop(m, c, use, layer, m->a.cfg->model.hidden_dropout, &storage);
+    void *dropped = NULL;
+    if (drop)
+        PLAIT_TRY(plait_temp(c->ex, m->tp.dtype, d->local_rows * d->hidden, &dropped));
+    *d_branch = drop ? dropped : dy;
+    if (!drop && !grad_bias)
+        return PLAIT_OK;
+    return c->ex->k->bias_dropout_add_bwd(c->ex, dropped, grad_bias, dy, drop, d->local_rows, d->hidden);
+}
+
+/* dmid from dy = dout */
+static plait_status feed_forward_bwd(const plait_decoder *m, const plait_call *c, int64_t layer,
+                                     const plait_layer_params *p, const plait_unit_view *v, plait_layer_saved *s,
+                                     const void *dy, void *dmid)
+{
+    const plait_decoder_dims *d = &m->dims;
+    const plait_exec *ex = c->ex;
+    const size_t mark = plait_arena_mark(ex->work);
+    const void *d_down;
+    void *act, *d_act, *d_up, *norm;
+
+    PLAIT_TRY(branch_gradient(m, c, PLAIT_RNG_DROPOUT_MLP, layer, plait_grad(m, v, p->down_bias), dy, &d_down));
+    PLAIT_TRY(kept_or_temp(ex, s->act, m->tp.dtype, d->rows * d->ffn, &act));
+    if (!s->act)
+        PLAIT_TRY(activation_fwd(m, ex, act, s->up));
+    PLAIT_TRY(plait_temp(ex, m->tp.dtype, d->rows * d->ffn, &d_act));
+    plait_linear down = down_layer(m, p, v), up = up_layer(m, p, v);
+    PLAIT_TRY(plait_row_linear_bwd(&m->tp, ex, &down, d_down, act, d_act));
+    PLAIT_TRY(activation_bwd(m, ex, d_act, s->up, &d_up));
+
+    PLAIT_TRY(kept_or_temp(ex, s->norm2, m->tp.dtype, d->local_rows * d->hidden, &norm));
+    if (!s->norm2)
+        PLAIT_TRY(plait_norm_fwd(m, ex, norm, s->mean2, s->rstd2, s->mid, plait_weight(m, v, p->norm2),
+                                 plait_weight(m, v, p->norm2_bias)));
+    PLAIT_TRY(plait_col_linear_bwd(&m->tp, ex, &up, d_up, norm, dmid));
+    PLAIT_TRY(plait_norm_bwd(m, ex, dmid, plait_grad(m, v, p->norm2), plait_grad(m, v, p->norm2_bias), dmid, dy, s->mid,
+                             plait_weight(m, v, p->norm2), s->mean2, s->rstd2));
+    plait_arena_reset(ex->work, mark);
+    return PLAIT_OK;
+}
+
+/* dx from dmid */
+static plait_status attention_bwd(const plait_decoder *m, const plait_call *c, int64_t layer,
+                                  const plait_layer_params *p, const plait_unit_view *v, plait_layer_saved *s,
+                                  const void *dmid, void *dx)
+{
+    const plait_decoder_dims *d = &m->dims;
+    const plait_exec *ex = c->ex;
+    const plait_dtype T = m->tp.dtype;
+    const size_t mark = plait_arena_mark(ex->work);
+    const int64_t width = d->heads * d->head_dim;
+    plait_dropout storage;
+    const void *d_proj;
+    void *attn, *d_attn, *d_qkv, *norm;
+
+    PLAIT_TRY(branch_gradient(m, c, PLAIT_RNG_DROPOUT_PROJ, layer, plait_grad(m, v, p->proj_bias), dmid, &d_proj));
+    PLAIT_TRY(kept_or_temp(ex, s->attn, T, d->rows * width, &attn));
+    plait_attention core =
+        core_attention(m, s->qkv, attn, s->lse,
+                       plait_drop(m, c, PLAIT_RNG_DROPOUT_ATTN, layer, m->a.cfg->model.attention_dropout, &storage));
+    if (!s->attn)
+        PLAIT_TRY(ex->k->attention_fwd(ex, &core));
+    PLAIT_TRY(plait_temp(ex, T, d->rows * width, &d_attn));
+    plait_linear proj = proj_layer(m, p, v), qkv = qkv_layer(m, p, v);
+    PLAIT_TRY(plait_row_linear_bwd(&m->tp, ex, &proj, d_proj, attn, d_attn));
+
+    PLAIT_TRY(plait_temp(ex, T, d->rows * d->qkv, &d_qkv));
+    core.d_o = d_attn;
+    core.lddo = width;
+    core.dq = d_qkv;
+    core.dk = plait_at(d_qkv, T, width);
+    core.dv = plait_at(d_qkv, T, width + d->kv_heads * d->head_dim);
+    core.lddq = core.lddk = core.lddv = d->qkv;
+    PLAIT_TRY(ex->k->attention_bwd(ex, &core));
+    PLAIT_TRY(rotate(m, ex, d_qkv, true));
+
+    PLAIT_TRY(kept_or_temp(ex, s->norm1, T, d->local_rows * d->hidden, &norm));
+    if (!s->norm1)
+        PLAIT_TRY(plait_norm_fwd(m, ex, norm, s->mean1, s->rstd1, s->x, plait_weight(m, v, p->norm1),
+                                 plait_weight(m, v, p->norm1_bias)));
+    PLAIT_TRY(plait_col_linear_bwd(&m->tp, ex, &qkv, d_qkv, norm, dx));
+    PLAIT_TRY(plait_norm_bwd(m, ex, dx, plait_grad(m, v, p->norm1), plait_grad(m, v, p->norm1_bias), dx, dmid, s->x,
+                             plait_weight(m, v, p->norm1), s->mean1, s->rstd1));
+    plait_arena_reset(ex->work, mark);
+    return PLAIT_OK;
+}
+
+plait_status plait_block_bwd(const plait_decoder *m, const plait_call *c, int64_t layer, const plait_layer_params *p,
+                             const plait_unit_view *v, plait_layer_saved *s, const void *dy, void *dx)
+{
+    const size_t mark = plait_arena_mark(c->ex->work);
+    void *dmid;
+    PLAIT_TRY(plait_temp(c->ex, m->tp.dtype, m->dims.local_rows * m->dims.hidden, &dmid));
+    PLAIT_TRY(feed_forward_bwd(m, c, layer, p, v, s, dy, dmid));
+    PLAIT_TRY(attention_bwd(m, c, layer, p, v, s, dmid, dx));
+    plait_arena_reset(c->ex->work, mark);
+    return PLAIT_OK;
+}

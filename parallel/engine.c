@@ -1,0 +1,192 @@
+#include "parallel/engine.h"
+
+#include <stdlib.h>
+
+#include "parallel/engine_impl.h"
+
+/* Over the limit: said with the numbers by category, before anything is allocated. */
+static plait_status check_limit(const plait_engine *e)
+{
+    size_t limit = (size_t)e->cfg->device.memory_limit, total = plait_layout_total(&e->layout);
+    if (limit == 0 || total <= limit)
+        return PLAIT_OK;
+    const size_t *b = e->layout.bytes;
+    PLAIT_FAIL(OUT_OF_MEMORY,
+               "device.memory_limit %zu bytes: [d%d p%d t%d] needs %zu (parameters %zu, gradients %zu, optimizer %zu, "
+               "activations %zu, communication %zu, workspace %zu)",
+               limit, e->topo.d, e->topo.p, e->topo.t, total, b[PLAIT_MEM_PARAM], b[PLAIT_MEM_GRAD], b[PLAIT_MEM_OPTIM],
+               b[PLAIT_MEM_ACT], b[PLAIT_MEM_COMM] + e->layout.staging, b[PLAIT_MEM_WORK]);
+}
+
+/* What may differ by rank: whether its plan fits and the machine has the memory. */
+static plait_status allocate(plait_engine *e)
+{
+    PLAIT_TRY(check_limit(e));
+    for (int i = 0; i < PLAIT_MEM_KINDS; i++)
+        PLAIT_TRY(plait_arena_create(plait_host_allocator(), &e->ledger, PLAIT_TIER_DEVICE, (plait_mem_kind)i,
+                                     e->layout.bytes[i], &e->parts.arena[i]));
+    return PLAIT_OK;
+}
+
+/* Schedules, parameters and layout: arithmetic. */
+static plait_status plan(plait_engine *e, const plait_engine_options *o)
+{
+    PLAIT_TRY(plait_schedule_set_init(&e->schedules, o->cfg, &e->topo, &o->shape));
+    PLAIT_TRY(o->model->params(o->cfg, &e->topo, &e->list));
+    PLAIT_TRY(plait_layout_init(&e->layout, o->cfg, &e->topo, o->model, &e->list, &e->schedules, &o->shape));
+    e->orders = calloc((size_t)e->schedules.num_all, sizeof *e->orders);
+    e->batches = calloc((size_t)e->schedules.max_micros, sizeof *e->batches);
+    if (!e->orders || !e->batches)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the records of %d micro-batches", e->schedules.max_micros);
+    for (int i = 0; i < e->schedules.num_all; i++)
+        PLAIT_TRY(plait_layout_order(&e->layout, &e->schedules.all[i], &e->orders[i]));
+    return PLAIT_OK;
+}
+
+static plait_status reserve_staging(plait_engine *e)
+{
+    const struct {
+        plait_comm *comm;
+        plait_group kind;
+    } groups[] = {
+        {e->groups.world, PLAIT_GROUP_WORLD},
+        {e->groups.tensor, PLAIT_GROUP_TENSOR},
+        {e->groups.data, PLAIT_GROUP_DATA},
+        {e->groups.pipe_act, PLAIT_GROUP_PIPELINE},
+        {e->groups.pipe_grad, PLAIT_GROUP_PIPELINE},
+        {e->groups.embedding, PLAIT_GROUP_EMBEDDING},
+        {e->groups.kv, PLAIT_GROUP_KV},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        PLAIT_TRY(plait_comm_reserve(groups[i].comm, e->layout.comm[groups[i].kind].largest,
+                                     (size_t)e->cfg->comm.chunk_bytes, PLAIT_TIER_DEVICE, &e->ledger));
+    return PLAIT_OK;
+}
+
+static plait_status build(plait_engine *e, const plait_engine_options *o, const plait_kernels *kernels)
+{
+    PLAIT_TRY(plait_parts_build(&e->parts, kernels, o->cfg, &e->topo, &e->groups, o->model, &e->list, &e->schedules,
+                                &o->shape));
+    plait_zero_order *orders[e->schedules.num_all];
+    for (int i = 0; i < e->schedules.num_all; i++)
+        orders[i] = &e->orders[i];
+    return plait_zero_plan_gathers(e->parts.zero, orders, e->schedules.num_all);
+}
+
+plait_status plait_engine_create(plait_world *world, const plait_engine_options *o, plait_engine **out)
+{
+    plait_status st = PLAIT_OK;
+    const plait_config *cfg = o->cfg;
+    const plait_kernels *kernels;
+    plait_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of the engine");
+    e->cfg = cfg;
+    e->shape = o->shape;
+    e->schedules.eval = e->schedules.logits = -1;
+    e->scaler = plait_loss_scaler_of(cfg);
+    int tp = (int)cfg->parallelism.tp, replicas = tp / (int)cfg->model.num_query_groups;
+    PLAIT_TRY_TO(fail, st, plait_kernels_find(cfg->device.kernels, cfg->device.isa, cfg->precision.dtype, &kernels));
+    PLAIT_TRY_TO(fail, st,
+                 plait_topology_init(&e->topo, world->size, world->rank, tp, (int)cfg->parallelism.pp,
+                                     (int)cfg->parallelism.dp, replicas > 1 ? replicas : 1, cfg->parallelism.order));
+    PLAIT_TRY_TO(fail, st, plait_groups_create(world, &e->topo, &e->groups));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plan(e, o)));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, allocate(e)));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, build(e, o, kernels)));
+    plait_comm_set_exec(&e->parts.ex);
+    PLAIT_TRY_TO(fail, st, reserve_staging(e));
+    *out = e;
+    return PLAIT_OK;
+fail:
+    plait_engine_destroy(e);
+    return st;
+}
+
+void plait_engine_destroy(plait_engine *e)
+{
+    if (!e)
+        return;
+    plait_parts_deinit(&e->parts);
+    for (int i = 0; e->orders && i < e->schedules.num_all; i++)
+        plait_zero_order_deinit(&e->orders[i]);
+    free(e->orders);
+    free(e->batches);
+    plait_layout_deinit(&e->layout);
+    plait_schedule_set_deinit(&e->schedules);
+    plait_param_list_deinit(&e->list);
+    plait_groups_destroy(&e->groups);
+    free(e);
+}
+
+static plait_status initial_values(void *self, const plait_param *p, int64_t begin, int64_t n, double *out)
+{
+    const plait_engine *e = self;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = plait_param_initial(p, (uint64_t)e->cfg->train.seed, begin + i);
+    return PLAIT_OK;
+}
+
+plait_status plait_engine_init_weights(plait_engine *e)
+{
+    return plait_zero_fill(e->parts.zero, initial_values, e);
+}
+
+/* ---- to look at ---- */
+
+int64_t plait_engine_updates(const plait_engine *e)
+{
+    return e->updates;
+}
+const plait_config *plait_engine_config(const plait_engine *e)
+{
+    return e->cfg;
+}
+const plait_topology *plait_engine_topology(const plait_engine *e)
+{
+    return &e->topo;
+}
+const plait_groups *plait_engine_groups(const plait_engine *e)
+{
+    return &e->groups;
+}
+const plait_param_list *plait_engine_params(const plait_engine *e)
+{
+    return &e->list;
+}
+const plait_schedule_set *plait_engine_schedules(const plait_engine *e)
+{
+    return &e->schedules;
+}
+const plait_layout *plait_engine_layout(const plait_engine *e)
+{
+    return &e->layout;
+}
+const plait_loss_scaler *plait_engine_loss_scaler(const plait_engine *e)
+{
+    return &e->scaler;
+}
+plait_zero *plait_engine_zero(plait_engine *e)
+{
+    return e->parts.zero;
+}
+const plait_zero_options *plait_engine_zero_options(const plait_engine *e)
+{
+    return &e->parts.zero_options;
+}
+plait_pipeline *plait_engine_pipeline(plait_engine *e)
+{
+    return e->parts.pipeline;
+}
+const plait_exec *plait_engine_exec(const plait_engine *e)
+{
+    return &e->parts.ex;
+}
+plait_ledger *plait_engine_ledger(plait_engine *e)
+{
+    return &e->ledger;
+}
+const plait_traffic *plait_engine_traffic(const plait_engine *e)
+{
+    return e->traffic;
+}

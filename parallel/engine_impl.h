@@ -1,0 +1,57 @@
+/* parallel/engine_impl.h: the parts of a rank, built once over counting arenas (layout.c) and once over real ones
+ * (engine.c). */
+#ifndef PLAIT_PARALLEL_ENGINE_IMPL_H
+#define PLAIT_PARALLEL_ENGINE_IMPL_H
+
+#include "parallel/engine.h"
+
+/* Scalars of a step, in device memory. */
+typedef struct plait_scalars {
+    double loss, sum_squares;
+    int32_t found_inf;
+} plait_scalars;
+
+typedef struct plait_parts {
+    plait_arena *arena[PLAIT_MEM_KINDS];
+    plait_exec ex;
+    plait_zero_options zero_options;
+    plait_zero *zero;
+    const plait_model_ops *model;
+    plait_stage stage;
+    plait_pipeline *pipeline;
+    int32_t *tokens, *targets; /* (max_micros, rows) */
+    plait_scalars *scalars;
+    void *logits;     /* A (rows, padded vocabulary / tp), with shape.logits */
+    void *logits_row; /* A (padded vocabulary): one row, gathered */
+} plait_parts;
+
+/* Builds over p->arena (already there) with kernels k. The gather buffer of stage 3 is the caller's to plan afterwards.
+ */
+plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const plait_config *cfg,
+                               const plait_topology *topo, const plait_groups *groups, const plait_model_ops *model,
+                               const plait_param_list *list, const plait_schedule_set *schedules,
+                               const plait_run_shape *shape);
+/* Destroys what was built and the arenas. */
+void plait_parts_deinit(plait_parts *p);
+
+struct plait_engine {
+    const plait_config *cfg;
+    plait_topology topo;
+    plait_run_shape shape;
+    plait_groups groups;
+    plait_param_list list;
+    plait_schedule_set schedules;
+    plait_layout layout;
+    plait_ledger ledger;
+    plait_parts parts;
+    plait_zero_order *orders;   /* one for each schedule */
+    plait_micro_batch *batches; /* [max_micros] */
+    plait_loss_scaler scaler;
+    int64_t updates;
+    plait_traffic traffic[PLAIT_GROUPS];
+};
+
+/* What the world adds up at the end of a step. */
+enum { PLAIT_STEP_LOSS, PLAIT_STEP_SQUARES, PLAIT_STEP_FOUND_INF, PLAIT_STEP_SUMS };
+
+#endif

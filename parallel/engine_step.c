@@ -1,0 +1,172 @@
+/* One step, one evaluation, one row of logits. */
+#include <math.h>
+
+#include "parallel/engine_impl.h"
+
+static int64_t rows_of(const plait_engine *e)
+{
+    return e->cfg->model.seq_length * e->cfg->batch.micro_batch_size;
+}
+
+void plait_engine_tokens(plait_engine *e, int i, int32_t **tokens, int32_t **targets)
+{
+    *tokens = e->parts.tokens + i * rows_of(e);
+    *targets = e->parts.targets + i * rows_of(e);
+}
+
+int64_t plait_engine_first_sample(const plait_engine *e, int micros, int i)
+{
+    return ((int64_t)e->topo.d * micros + i) * e->cfg->batch.micro_batch_size;
+}
+
+/* Points the micro-batches at the filled buffers and counts tokens over the data ranks. */
+static plait_status begin(plait_engine *e, int micros, double *counted)
+{
+    int64_t n = 0;
+    for (int i = 0; i < micros; i++) {
+        int32_t *tokens, *targets;
+        plait_engine_tokens(e, i, &tokens, &targets);
+        e->batches[i] = (plait_micro_batch){tokens, targets, (uint32_t)plait_engine_first_sample(e, micros, i)};
+        for (int64_t r = 0; r < rows_of(e); r++)
+            n += targets[r] >= 0;
+    }
+    *counted = (double)n;
+    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, counted, counted, 1, PLAIT_FP64);
+    return plait_comm_run(e->groups.data, &op, &e->parts.ex);
+}
+
+/* Runs a schedule with the parameters acquired in its order. */
+static plait_status run(plait_engine *e, int schedule, plait_mode mode, uint32_t step, double grad_scale)
+{
+    plait_scalars *s = e->parts.scalars;
+    PLAIT_TRY(e->parts.ex.k->zero(&e->parts.ex, s, sizeof *s));
+    PLAIT_TRY(plait_zero_begin(e->parts.zero, &e->orders[schedule], mode == PLAIT_MODE_TRAIN,
+                               e->schedules.all[schedule].micros));
+    plait_pipeline_step p = {.schedule = &e->schedules.all[schedule],
+                             .mode = mode,
+                             .step = step,
+                             .grad_scale = grad_scale,
+                             .loss = &s->loss,
+                             .batches = e->batches,
+                             .logits = e->parts.logits};
+    return plait_pipeline_run(e->parts.pipeline, &p);
+}
+
+/* Adds n doubles over the world: each rank gives what it alone has to give. */
+static plait_status sum_over_world(plait_engine *e, double *values, int n)
+{
+    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, values, values, n, PLAIT_FP64);
+    return plait_comm_run(e->groups.world, &op, &e->parts.ex);
+}
+
+/* Every tensor rank of the last stage has the same loss: one gives it. */
+static double own_loss(const plait_engine *e)
+{
+    return e->topo.p == e->topo.pp - 1 && e->topo.t == 0 ? e->parts.scalars->loss : 0.0;
+}
+
+static void reset_traffic(plait_engine *e)
+{
+    plait_comm *all[] = {e->groups.world,     e->groups.tensor,    e->groups.data, e->groups.pipe_act,
+                         e->groups.pipe_grad, e->groups.embedding, e->groups.kv};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        plait_comm_traffic_reset(all[i]);
+}
+
+static void note_traffic(plait_engine *e)
+{
+    e->traffic[PLAIT_GROUP_WORLD] = plait_comm_traffic(e->groups.world);
+    e->traffic[PLAIT_GROUP_TENSOR] = plait_comm_traffic(e->groups.tensor);
+    e->traffic[PLAIT_GROUP_DATA] = plait_comm_traffic(e->groups.data);
+    e->traffic[PLAIT_GROUP_EMBEDDING] = plait_comm_traffic(e->groups.embedding);
+    e->traffic[PLAIT_GROUP_KV] = plait_comm_traffic(e->groups.kv);
+    e->traffic[PLAIT_GROUP_PIPELINE] = plait_comm_traffic(e->groups.pipe_act);
+    plait_traffic gradients = plait_comm_traffic(e->groups.pipe_grad);
+    for (int k = 0; k < PLAIT_COMM_KINDS; k++) {
+        e->traffic[PLAIT_GROUP_PIPELINE].calls[k] += gradients.calls[k];
+        e->traffic[PLAIT_GROUP_PIPELINE].bytes[k] += gradients.bytes[k];
+    }
+}
+
+/* Gradients divided by the loss scale; loss, norm and found-inf of the whole world. */
+static plait_status gather_sums(plait_engine *e, double sums[PLAIT_STEP_SUMS])
+{
+    plait_scalars *s = e->parts.scalars;
+    if (e->cfg->precision.dtype == PLAIT_FP16)
+        PLAIT_TRY(plait_zero_unscale(e->parts.zero, 1.0 / e->scaler.scale, &s->found_inf));
+    PLAIT_TRY(plait_zero_sum_squares(e->parts.zero, &s->sum_squares));
+    sums[PLAIT_STEP_LOSS] = own_loss(e);
+    sums[PLAIT_STEP_SQUARES] = s->sum_squares;
+    sums[PLAIT_STEP_FOUND_INF] = s->found_inf;
+    return sum_over_world(e, sums, PLAIT_STEP_SUMS);
+}
+
+plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros, double lr, plait_step_result *out)
+{
+    double counted, sums[PLAIT_STEP_SUMS];
+    int schedule = plait_schedule_set_train(&e->schedules, micros);
+    if (schedule < 0)
+        PLAIT_FAIL(INTERNAL, "no schedule for %d micro-batches", micros);
+    reset_traffic(e);
+    PLAIT_TRY(begin(e, micros, &counted));
+    if (counted == 0)
+        PLAIT_FAIL(NUMERIC, "step %u: no token of the global batch is counted", step);
+    PLAIT_TRY(run(e, schedule, PLAIT_MODE_TRAIN, step, e->scaler.scale / counted));
+    PLAIT_TRY(plait_zero_reduce_rest(e->parts.zero));
+    PLAIT_TRY(gather_sums(e, sums));
+
+    double norm = sqrt(sums[PLAIT_STEP_SQUARES]);
+    bool overflow = sums[PLAIT_STEP_FOUND_INF] > 0 || !isfinite(norm);
+    *out = (plait_step_result){.loss = sums[PLAIT_STEP_LOSS] / counted,
+                               .grad_norm = norm,
+                               .loss_scale = e->scaler.scale,
+                               .skipped = overflow,
+                               .counted_tokens = (int64_t)counted};
+    if (!isfinite(out->loss))
+        PLAIT_FAIL(NUMERIC, "step %u: the loss is %f: the forward pass itself is not finite, before any gradient", step,
+                   out->loss);
+    if (!overflow) {
+        double clip = e->cfg->optimizer.clip_grad, factor = clip > 0 ? clip / (norm + 1e-6) : 1.0;
+        plait_update u = {.lr = lr,
+                          .weight_decay = e->cfg->optimizer.weight_decay,
+                          .grad_scale = factor < 1.0 ? factor : 1.0,
+                          .t = ++e->updates};
+        PLAIT_TRY(plait_zero_update(e->parts.zero, &u));
+    }
+    note_traffic(e);
+    return plait_loss_scaler_update(&e->scaler, overflow);
+}
+
+plait_status plait_engine_evaluate(plait_engine *e, double *loss)
+{
+    double sums[2], counted;
+    PLAIT_TRY(begin(e, e->shape.eval_micros, &counted));
+    PLAIT_TRY(run(e, e->schedules.eval, PLAIT_MODE_EVAL, 0, 0.0));
+    sums[0] = own_loss(e);
+    sums[1] = 0;
+    PLAIT_TRY(sum_over_world(e, sums, 2));
+    *loss = sums[0] / counted;
+    if (!isfinite(*loss))
+        PLAIT_FAIL(NUMERIC, "evaluation: the loss is %f", *loss);
+    return PLAIT_OK;
+}
+
+plait_status plait_engine_logits(plait_engine *e, int64_t t, double *out)
+{
+    const plait_exec *ex = &e->parts.ex;
+    const plait_dtype acc = plait_dtype_acc(e->cfg->precision.dtype);
+    const int64_t padded = e->cfg->model.padded_vocab_size, local = padded / e->topo.tp;
+    int32_t *tokens, *targets;
+    plait_engine_tokens(e, 0, &tokens, &targets);
+    e->batches[0] = (plait_micro_batch){tokens, targets, 0};
+    PLAIT_TRY(run(e, e->schedules.logits, PLAIT_MODE_LOGITS, 0, 0.0));
+    if (e->topo.p == e->topo.pp - 1) {
+        const void *row = plait_at(e->parts.logits, acc, t * e->cfg->batch.micro_batch_size * local);
+        plait_comm_op gather = plait_comm_make(PLAIT_COMM_ALL_GATHER, row, e->parts.logits_row, padded, acc);
+        PLAIT_TRY(plait_comm_run(e->groups.tensor, &gather, ex));
+    }
+    plait_comm_op spread = plait_comm_make(PLAIT_COMM_BROADCAST, e->parts.logits_row, e->parts.logits_row, padded, acc);
+    spread.peer = plait_topology_rank_of(&e->topo, 0, e->topo.pp - 1, 0);
+    PLAIT_TRY(plait_comm_run(e->groups.world, &spread, ex));
+    return ex->k->cast(ex, out, PLAIT_FP64, e->parts.logits_row, acc, e->cfg->model.vocab_size);
+}

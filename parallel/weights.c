@@ -1,0 +1,325 @@
+#include "parallel/weights.h"
+
+#include <stdlib.h>
+
+#include "core/safetensors.h"
+
+/* Elements that travel and are converted at a time. */
+enum { CHUNK = 65536 };
+
+static const char *const GPT2_PREFIX = "transformer.";
+
+/* ---- the logical tensors of a model ---- */
+
+typedef struct logical_tensors {
+    const plait_param **params; /* one parameter of each tensor: it knows name and shape */
+    int count;
+    plait_param_list *lists; /* of all tensor ranks and stages: own the parameters */
+    int num_lists;
+} logical_tensors;
+
+static void logical_tensors_deinit(logical_tensors *l)
+{
+    for (int i = 0; i < l->num_lists; i++)
+        plait_param_list_deinit(&l->lists[i]);
+    free(l->lists);
+    free(l->params);
+    *l = (logical_tensors){0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const plait_param *const *)a)->name, (*(const plait_param *const *)b)->name);
+}
+
+/* Every tensor that some rank counts, once, sorted by name. */
+static plait_status logical_tensors_init(logical_tensors *l, const plait_engine *e, const plait_model_ops *model)
+{
+    plait_status st = PLAIT_OK;
+    const plait_topology *topo = plait_engine_topology(e);
+    int total = 0;
+    *l = (logical_tensors){0};
+    l->lists = calloc((size_t)topo->pp * (size_t)topo->tp, sizeof *l->lists);
+    if (!l->lists)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the list of tensors");
+    for (int i = 0; i < topo->pp * topo->tp; i++) {
+        plait_topology there = plait_topology_at(topo, plait_topology_rank_of(topo, 0, i / topo->tp, i % topo->tp));
+        PLAIT_TRY_TO(fail, st, model->params(plait_engine_config(e), &there, &l->lists[i]));
+        total += l->lists[l->num_lists++].num_params;
+    }
+    l->params = calloc((size_t)total + 1, sizeof *l->params);
+    if (!l->params)
+        PLAIT_FAIL_TO(fail, st, OUT_OF_MEMORY, "no memory for the list of tensors");
+    for (int i = 0; i < l->num_lists; i++)
+        for (int k = 0; k < l->lists[i].num_params; k++)
+            if (l->lists[i].params[k].counted)
+                l->params[l->count++] = &l->lists[i].params[k];
+    qsort(l->params, (size_t)l->count, sizeof *l->params, by_name);
+    int unique = 0;
+    for (int i = 0; i < l->count; i++)
+        if (i == 0 || by_name(&l->params[i - 1], &l->params[i]) != 0)
+            l->params[unique++] = l->params[i];
+    l->count = unique;
+    return PLAIT_OK;
+fail:
+    logical_tensors_deinit(l);
+    return st;
+}
+
+static int logical_tensors_find(const logical_tensors *l, const char *name)
+{
+    plait_param key;
+    snprintf(key.name, sizeof key.name, "%s", name);
+    const plait_param *k = &key;
+    const plait_param **found = bsearch(&k, l->params, (size_t)l->count, sizeof *l->params, by_name);
+    return found ? (int)(found - l->params) : -1;
+}
+
+static plait_shape file_shape(const plait_param *p)
+{
+    if (p->ndim == 1)
+        return plait_shape_1d(p->file_rows);
+    return p->transposed ? plait_shape_2d(p->file_cols, p->file_rows) : plait_shape_2d(p->file_rows, p->file_cols);
+}
+
+/* ---- saving ---- */
+
+typedef struct save {
+    plait_engine *e;
+    plait_dtype acc;
+    logical_tensors tensors; /* rank 0 */
+    plait_st_writer *writer; /* rank 0 */
+    void *buffer;            /* CHUNK elements */
+} save;
+
+static plait_status open_writer(save *s, const plait_model_ops *model, const char *path)
+{
+    PLAIT_TRY(logical_tensors_init(&s->tensors, s->e, model));
+    plait_st_spec *specs = calloc((size_t)s->tensors.count, sizeof *specs);
+    if (!specs)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the header of %s", path);
+    for (int i = 0; i < s->tensors.count; i++)
+        specs[i] = (plait_st_spec){s->tensors.params[i]->name, s->acc, file_shape(s->tensors.params[i])};
+    plait_status st = plait_st_writer_create(path, specs, s->tensors.count, NULL, 0, &s->writer);
+    free(specs);
+    return st;
+}
+
+/* Rank 0: n elements from element `begin` of a parameter's local block go to their places in the file. */
+static void scatter(save *s, const plait_param *p, int64_t begin, int64_t n)
+{
+    int tensor = logical_tensors_find(&s->tensors, p->name);
+    void *data = plait_st_writer_data(s->writer, tensor);
+    size_t size = plait_dtype_size(s->acc);
+    int64_t valid = plait_param_valid_numel(p);
+    for (int64_t i = 0; i < n && begin + i < valid; i++)
+        memcpy(plait_at(data, s->acc, plait_param_file_index(p, begin + i)), plait_at(s->buffer, s->acc, i), size);
+}
+
+/* One chunk from its owner to the file: sent by the owner, received by rank 0. */
+static plait_status move_chunk(save *s, int owner, int unit, const plait_param *p, int64_t from, int64_t n)
+{
+    const plait_groups *groups = plait_engine_groups(s->e);
+    const plait_exec *ex = plait_engine_exec(s->e);
+    int rank = plait_comm_rank(groups->world);
+    if (rank == owner)
+        PLAIT_TRY(plait_zero_read(plait_engine_zero(s->e), unit, from, n, s->buffer));
+    if (owner != 0 && (rank == owner || rank == 0)) {
+        plait_comm_op op =
+            plait_comm_make(rank == 0 ? PLAIT_COMM_RECV : PLAIT_COMM_SEND, s->buffer, s->buffer, n, s->acc);
+        op.peer = rank == 0 ? owner : 0;
+        PLAIT_TRY(plait_comm_run(groups->world, &op, ex));
+    }
+    if (rank == 0)
+        scatter(s, p, from - p->offset, n);
+    return PLAIT_OK;
+}
+
+/* All that rank `owner` counts and holds; `list` is its list. Called by the owner and by rank 0. */
+static plait_status move_rank(save *s, int owner, const plait_param_list *list)
+{
+    const plait_topology *topo = plait_engine_topology(s->e);
+    plait_topology there = plait_topology_at(topo, owner);
+    for (int unit = 0; unit < list->num_units; unit++) {
+        const plait_unit *u = &list->units[unit];
+        int64_t held, held_end;
+        plait_zero_held_of(plait_engine_zero_options(s->e), there.d, topo->dp, u->numel, &held, &held_end);
+        for (int i = u->first_param; i < u->first_param + u->num_params; i++) {
+            const plait_param *p = &list->params[i];
+            int64_t end = p->offset + plait_param_valid_numel(p);
+            int64_t from = p->offset > held ? p->offset : held, to = end < held_end ? end : held_end;
+            for (; p->counted && from < to; from += CHUNK)
+                PLAIT_TRY(move_chunk(s, owner, unit, p, from, to - from < CHUNK ? to - from : CHUNK));
+        }
+    }
+    return PLAIT_OK;
+}
+
+static plait_status move_all(save *s, const plait_model_ops *model)
+{
+    const plait_topology *topo = plait_engine_topology(s->e);
+    const bool whole = plait_engine_config(s->e)->zero.stage == 0;
+    for (int owner = 0; owner < topo->world; owner++) {
+        plait_topology there = plait_topology_at(topo, owner);
+        if ((whole && there.d > 0) || (topo->rank != owner && topo->rank != 0))
+            continue;
+        plait_param_list list;
+        PLAIT_TRY(model->params(plait_engine_config(s->e), &there, &list));
+        plait_status st = move_rank(s, owner, &list);
+        plait_param_list_deinit(&list);
+        PLAIT_TRY(st);
+    }
+    return PLAIT_OK;
+}
+
+plait_status plait_weights_save(plait_engine *e, const plait_model_ops *model, const char *path)
+{
+    plait_status st = PLAIT_OK;
+    plait_comm *world = plait_engine_groups(e)->world;
+    bool writes = plait_comm_rank(world) == 0;
+    save s = {.e = e, .acc = plait_dtype_acc(plait_engine_config(e)->precision.dtype)};
+    s.buffer = malloc(CHUNK * sizeof(double));
+    if (!s.buffer)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a chunk of %d weights", CHUNK);
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? open_writer(&s, model, path) : PLAIT_OK));
+    PLAIT_TRY_TO(done, st, move_all(&s, model));
+    plait_st_writer *writer = s.writer;
+    s.writer = NULL;
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? plait_st_writer_commit(writer) : PLAIT_OK));
+done:
+    plait_st_writer_abort(s.writer);
+    logical_tensors_deinit(&s.tensors);
+    free(s.buffer);
+    return st;
+}
+
+/* ---- loading ---- */
+
+/* The file's tensor for a parameter, under its name or without GPT-2's prefix. */
+static const plait_st_tensor *find(const plait_st_file *f, const char *name)
+{
+    const plait_st_tensor *t = plait_st_find(f, name);
+    size_t prefix = strlen(GPT2_PREFIX);
+    return t || strncmp(name, GPT2_PREFIX, prefix) != 0 ? t : plait_st_find(f, name + prefix);
+}
+
+static bool same_shape(const plait_st_tensor *t, plait_shape want)
+{
+    bool same = t->ndim == want.ndim;
+    for (int i = 0; same && i < want.ndim; i++)
+        same = t->shape[i] == want.dim[i];
+    return same;
+}
+
+static void shape_text(char *buf, size_t size, int ndim, const int64_t *dim)
+{
+    size_t used = (size_t)snprintf(buf, size, "[");
+    for (int i = 0; i < ndim && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? ", " : "", (long long)dim[i]);
+    if (used < size)
+        snprintf(buf + used, size - used, "]");
+}
+
+/* Buffers that old files carry and no model needs. */
+static bool is_known_buffer(const char *name)
+{
+    static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t n = strlen(endings[i]);
+        if (length >= n && strcmp(name + length - n, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A tied model's file may hold the head too, if it is the same. */
+static plait_status check_tied_head(const plait_st_file *f, const plait_st_tensor *head, const plait_st_tensor *tokens)
+{
+    double a[256], b[256];
+    if (!tokens || head->numel != tokens->numel)
+        PLAIT_FAIL(IO, "%s: %s does not fit the token matrix that it is tied to", plait_st_path(f), head->name);
+    for (int64_t i = 0; i < head->numel; i += 256) {
+        int64_t n = head->numel - i < 256 ? head->numel - i : 256;
+        PLAIT_TRY(plait_st_read(f, head, i, n, PLAIT_FP64, a));
+        PLAIT_TRY(plait_st_read(f, tokens, i, n, PLAIT_FP64, b));
+        if (memcmp(a, b, (size_t)n * sizeof *a) != 0)
+            PLAIT_FAIL(IO, "%s: %s differs from %s, but model.tie_word_embeddings is true", plait_st_path(f),
+                       head->name, tokens->name);
+    }
+    return PLAIT_OK;
+}
+
+/* All tensors of the model are there in the right shape, and nothing else is. */
+static plait_status check_file(const plait_st_file *f, const plait_engine *e, const logical_tensors *tensors)
+{
+    const plait_st_tensor *tokens = NULL;
+    for (int i = 0; i < tensors->count; i++) {
+        const plait_param *p = tensors->params[i];
+        const plait_st_tensor *t = find(f, p->name);
+        if (!t)
+            PLAIT_FAIL(IO, "%s: no tensor %s", plait_st_path(f), p->name);
+        plait_shape want = file_shape(p);
+        char is[96], should[96];
+        shape_text(is, sizeof is, t->ndim, t->shape);
+        shape_text(should, sizeof should, want.ndim, want.dim);
+        if (!same_shape(t, want))
+            PLAIT_FAIL(IO, "%s: %s has shape %s, the model needs %s", plait_st_path(f), t->name, is, should);
+        if (p->ndim == 2 && p->file_rows == plait_engine_config(e)->model.vocab_size && p->row0 == 0 && !tokens)
+            tokens = t;
+    }
+    for (int64_t i = 0; i < plait_st_count(f); i++) {
+        const plait_st_tensor *t = plait_st_at(f, i);
+        char prefixed[PLAIT_NAME_MAX];
+        snprintf(prefixed, sizeof prefixed, "%s%s", GPT2_PREFIX, t->name);
+        if (logical_tensors_find(tensors, t->name) >= 0 || logical_tensors_find(tensors, prefixed) >= 0 ||
+            is_known_buffer(t->name))
+            continue;
+        if (strcmp(t->name, "lm_head.weight") != 0)
+            PLAIT_FAIL(IO, "%s: %s is no tensor of this model", plait_st_path(f), t->name);
+        PLAIT_TRY(check_tied_head(f, t, tokens));
+    }
+    return PLAIT_OK;
+}
+
+/* plait_value_source: elements of a local block from the file, in runs that are contiguous there. */
+static plait_status file_values(void *self, const plait_param *p, int64_t begin, int64_t n, double *out)
+{
+    const plait_st_file *f = self;
+    const plait_st_tensor *t = find(f, p->name);
+    int64_t valid = plait_param_valid_numel(p);
+    for (int64_t i = 0; i < n;) {
+        int64_t at = begin + i;
+        if (at >= valid) {
+            out[i++] = 0.0;
+            continue;
+        }
+        int64_t run = p->transposed ? 1 : p->cols - at % p->cols; /* to the end of the local row */
+        if (p->cols == p->file_cols && !p->transposed)
+            run = valid - at;
+        run = run < n - i ? run : n - i;
+        PLAIT_TRY(plait_st_read(f, t, plait_param_file_index(p, at), run, PLAIT_FP64, out + i));
+        i += run;
+    }
+    return PLAIT_OK;
+}
+
+static plait_status load(plait_engine *e, const plait_model_ops *model, const char *path)
+{
+    plait_status st = PLAIT_OK;
+    logical_tensors tensors = {0};
+    plait_st_file *f = NULL;
+    PLAIT_TRY(plait_st_open(path, &f));
+    PLAIT_TRY_TO(done, st, logical_tensors_init(&tensors, e, model));
+    PLAIT_TRY_TO(done, st, check_file(f, e, &tensors));
+    PLAIT_TRY_TO(done, st, plait_zero_fill(plait_engine_zero(e), file_values, f));
+done:
+    logical_tensors_deinit(&tensors);
+    plait_st_close(f);
+    return st;
+}
+
+plait_status plait_weights_load(plait_engine *e, const plait_model_ops *model, const char *path)
+{
+    return plait_comm_agree(plait_engine_groups(e)->world, load(e, model, path));
+}

@@ -1,0 +1,127 @@
+/* parallel/zero.h: the model states of one rank (parameters, gradients, optimizer states) and how data ranks share
+ * them.
+ *
+ * ZeRO (Rajbhandari et al. 2020) is one mechanism over units: stages 0 to 3 are the same code that differs in what is
+ * kept.
+ *
+ *   stage | parameters              | gradients          | optimizer | per unit over the data ranks
+ *   0     | whole                   | whole              | whole     | all-reduce
+ *   0 *   | whole                   | whole              | root only | reduce, update on the root, broadcast
+ * (gather_to_root) 1     | whole                   | whole              | 1/dp      | reduce-scatter, all-gather 2 |
+ * whole                   | 1/dp and a scratch | 1/dp      | M reduce-scatters, all-gather 3     | 1/dp and gathered
+ * units | 1/dp and a scratch | 1/dp      | 2 M all-gathers, M reduce-scatters
+ *
+ * (M micro-batches.) A layer brackets its use of a unit with acquire and release; it never sees a stage. Brackets do
+ * not nest. Storage: parameters T; gradients, masters and moments A. Where T = A the parameter is its own master.
+ */
+#ifndef PLAIT_PARALLEL_ZERO_H
+#define PLAIT_PARALLEL_ZERO_H
+
+#include "core/pack.h"
+#include "parallel/comm.h"
+#include "parallel/param.h"
+
+PLAIT_BEGIN_DECLS
+
+typedef struct plait_zero plait_zero;
+
+typedef struct plait_zero_options {
+    int stage;
+    bool gather_to_root, keep_full_gradients;
+    int prefetch_units;
+    plait_dtype dtype, wire; /* wire: communication_data_type of gradients */
+    plait_optimizer_type optimizer;
+    double beta1, beta2, eps, momentum;
+    const plait_param_list *list; /* outlives the zero */
+    const plait_groups *groups;   /* likewise */
+    const plait_exec *ex;
+} plait_zero_options;
+
+/* Where the states lie; real arenas, or counting ones for a plan. */
+typedef struct plait_zero_arenas {
+    plait_arena *param, *grad, *optim;
+} plait_zero_arenas;
+
+PLAIT_MUST_USE plait_status plait_zero_create(const plait_zero_options *o, const plait_zero_arenas *arenas,
+                                              plait_zero **out);
+void plait_zero_destroy(plait_zero *z);
+
+/* ---- orders of acquires: what prefetch follows ---- */
+
+/* A sequence of unit indices, in the order in which a run of a schedule acquires them for reading. */
+typedef struct plait_zero_order {
+    int *units;
+    int length;
+    plait_interval *buffers; /* stage 3: where each lies in the gather buffer; plait_zero_plan_gathers fills it */
+} plait_zero_order;
+
+void plait_zero_order_deinit(plait_zero_order *order);
+/* From now on every acquire for reading is appended to `into` (NULL: stop). For the dry pass that finds the order. */
+void plait_zero_record(plait_zero *z, plait_zero_order *into);
+/* Takes the gather buffer, large enough for each order with prefetch, from the parameter arena. Stage 3 only, else
+ * nothing. */
+PLAIT_MUST_USE plait_status plait_zero_plan_gathers(plait_zero *z, plait_zero_order *const *orders, int num_orders);
+
+/* ---- one run of a schedule ---- */
+
+/* Begins a run that acquires in `order`. train: gradients are zeroed; each unit will be released `micros` times its
+ * uses. */
+PLAIT_MUST_USE plait_status plait_zero_begin(plait_zero *z, const plait_zero_order *order, bool train, int micros);
+
+typedef struct plait_unit_view {
+    const void *param; /* T (numel) */
+    void *grad;        /* A (numel), to be added to; NULL without PLAIT_ACQUIRE_GRAD */
+} plait_unit_view;
+
+enum { PLAIT_ACQUIRE_PARAM = 1, PLAIT_ACQUIRE_GRAD = 2 };
+
+PLAIT_MUST_USE plait_status plait_zero_acquire(plait_zero *z, int unit, unsigned what, plait_unit_view *view);
+/* With PLAIT_ACQUIRE_GRAD: the unit's gradient of this micro-batch is complete. Starts its reduction when it is due
+ * (stages 2 and 3: always; stages 0 and 1: with the step's last release), and does not wait for it. */
+PLAIT_MUST_USE plait_status plait_zero_release(plait_zero *z, int unit, unsigned what);
+
+/* ---- the end of a step ---- */
+
+/* Waits for all reductions, then sums partial gradients over their groups and tied copies over the embedding group. */
+PLAIT_MUST_USE plait_status plait_zero_reduce_rest(plait_zero *z);
+/* Multiplies held gradients by `scale` and sets *found_inf on an infinity or NaN (fp16). */
+PLAIT_MUST_USE plait_status plait_zero_unscale(plait_zero *z, double scale, int32_t *found_inf);
+/* Adds the sum of squares of the gradients that this rank counts: summed over the world it is the squared L2 norm of
+ * the global gradient, each parameter once. */
+PLAIT_MUST_USE plait_status plait_zero_sum_squares(plait_zero *z, double *sum);
+
+typedef struct plait_update {
+    double lr, weight_decay;
+    double grad_scale; /* clipping */
+    int64_t t;         /* number of this update, from 1: skipped steps do not count */
+} plait_update;
+/* Optimizer step on what this rank holds, then makes parameters whole again (stages 0 to 2). */
+PLAIT_MUST_USE plait_status plait_zero_update(plait_zero *z, const plait_update *u);
+
+/* ---- values in and out (initial weights, weight files) ---- */
+
+/* Gives the values of elements [begin, begin + n) of a parameter's local block. */
+typedef plait_status (*plait_value_source)(void *self, const plait_param *p, int64_t begin, int64_t n, double *out);
+/* Fills masters and parameters shard by shard: the peak is the plan's. Optimizer moments are zeroed. Local: no
+ * communication. */
+PLAIT_MUST_USE plait_status plait_zero_fill(plait_zero *z, plait_value_source source, void *self);
+/* The elements of a unit whose masters this rank has: the whole unit (stage 0), a shard, or nothing (gather_to_root).
+ */
+void plait_zero_held(const plait_zero *z, int unit, int64_t *begin, int64_t *end);
+/* Masters of elements [begin, begin + n) of a unit, inside the held range, as A, to host memory. */
+PLAIT_MUST_USE plait_status plait_zero_read(const plait_zero *z, int unit, int64_t begin, int64_t n, void *out);
+/* The held range as a pure function, for asking about other ranks. */
+void plait_zero_held_of(const plait_zero_options *o, int data_rank, int data_size, int64_t numel, int64_t *begin,
+                        int64_t *end);
+/* T of a unit, whole (not at stage 3); for tests of replicas and twins. */
+const void *plait_zero_param(const plait_zero *z, int unit);
+
+/* ---- what tests ask ---- */
+typedef struct plait_zero_stats {
+    int max_gathered;     /* largest number of gathered units at any acquire */
+    int early_reductions; /* gradient requests started before the step's last release */
+} plait_zero_stats;
+plait_zero_stats plait_zero_get_stats(const plait_zero *z);
+
+PLAIT_END_DECLS
+#endif
