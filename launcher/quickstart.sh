@@ -55,7 +55,7 @@ run_few() {
     local name=$1
     shift
     if ! mpiexec -n 8 "$plait" train "$config" train.train_iters=4 train.eval_interval=0 lr_scheduler.warmup_iters=0 \
-        checkpoint.save_weights= logging.metrics_file="build/quickstart-$name.jsonl" \
+        checkpoint.save_weights=null logging.metrics_file="build/quickstart-$name.jsonl" \
         parallelism.pipeline_model_parallel_size=1 "$@" >"build/quickstart-$name.log" 2>&1; then
         cat "build/quickstart-$name.log" >&2
         echo "$0: the run as $name failed" >&2
