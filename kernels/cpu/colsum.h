@@ -19,7 +19,7 @@ typedef struct colsum {
 } colsum;
 
 /* first, second: results, or NULL for none (then second is NULL too). */
-static inline colsum colsum_make(const plait_exec *ex, int64_t N, int64_t C, void *first, void *second)
+static inline colsum colsum_make(const plait_exec *ex, int64_t N, int64_t C, float *first, float *second)
 {
     colsum s = {.N = N, .C = C, .vectors = !first ? 0 : !second ? 1 : 2, .result = {first, second}};
     s.blocks = ceil_div(N, 32);
@@ -30,7 +30,7 @@ static inline colsum colsum_make(const plait_exec *ex, int64_t N, int64_t C, voi
     }
     s.rows = ceil_div(N, s.blocks);
     s.blocks = s.rows > 0 ? ceil_div(N, s.rows) : 1;
-    s.partial = ex->scratch;
+    s.partial = (float *)ex->scratch;
     return s;
 }
 

@@ -1,6 +1,6 @@
 /* kernels/cpu/dropout.h: the factors of dropout, 0 or 1 / (1 - p), for consecutive elements of a stream.
  *
- * Philox (core/rng.h) for several blocks at a time, in loops over lanes that a compiler turns into vectors.
+ * Philox (core/rng.h) for several blocks at a time, a block a lane.
  */
 #ifndef PLAIT_KERNELS_CPU_DROPOUT_H
 #define PLAIT_KERNELS_CPU_DROPOUT_H
@@ -20,33 +20,35 @@ static inline plait_rng dropout_rng(const plait_dropout *d, int64_t sample)
     return plait_rng_make(d->seed, d->use, d->layer, d->step, d->sample0 + (uint32_t)sample);
 }
 
-/* word[w][lane] = word w of block first[lane]; as plait_rng_block. */
+/* word[w][lane] = word w of block block[lane]; as plait_rng_block. */
 static inline void philox_lanes(const plait_rng *rng, const uint64_t block[PHILOX_LANES],
                                 uint32_t word[4][PHILOX_LANES])
 {
-    uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
-    uint32_t *c0 = word[0], *c1 = word[1], *c2 = word[2], *c3 = word[3];
+    const vu none = {0};
+    uint32_t low[PHILOX_LANES], high[PHILOX_LANES];
     for (int i = 0; i < PHILOX_LANES; i++) {
-        c0[i] = (uint32_t)block[i];
-        c1[i] = rng->minor;
-        c2[i] = rng->major;
-        c3[i] = rng->layer_use | (uint32_t)(block[i] >> 32 & 0xfffu);
+        low[i] = (uint32_t)block[i];
+        high[i] = rng->layer_use | (uint32_t)(block[i] >> 32 & 0xfffu);
     }
-    for (int round = 0; round < 10; round++) {
-        uint32_t n0[PHILOX_LANES], n1[PHILOX_LANES], n2[PHILOX_LANES], n3[PHILOX_LANES];
-        for (int i = 0; i < PHILOX_LANES; i++) {
-            uint64_t p0 = (uint64_t)0xD2511F53u * c0[i], p1 = (uint64_t)0xCD9E8D57u * c2[i];
-            n0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
-            n1[i] = (uint32_t)p1;
-            n2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
-            n3[i] = (uint32_t)p0;
+    for (int i = 0; i < PHILOX_LANES; i += LANES) {
+        uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
+        vu c0, c1 = none + rng->minor, c2 = none + rng->major, c3;
+        memcpy(&c0, low + i, sizeof c0);
+        memcpy(&c3, high + i, sizeof c3);
+        for (int round = 0; round < 10; round++) {
+            vu p0, p1;
+            vu low0 = vu_mul_wide(c0, 0xD2511F53u, &p0), low1 = vu_mul_wide(c2, 0xCD9E8D57u, &p1);
+            c0 = p1 ^ c1 ^ k0;
+            c1 = low1;
+            c2 = p0 ^ c3 ^ k1;
+            c3 = low0;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
         }
-        memcpy(c0, n0, sizeof n0);
-        memcpy(c1, n1, sizeof n1);
-        memcpy(c2, n2, sizeof n2);
-        memcpy(c3, n3, sizeof n3);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        memcpy(word[0] + i, &c0, sizeof c0);
+        memcpy(word[1] + i, &c1, sizeof c1);
+        memcpy(word[2] + i, &c2, sizeof c2);
+        memcpy(word[3] + i, &c3, sizeof c3);
     }
 }
 

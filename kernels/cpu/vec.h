@@ -215,6 +215,26 @@ static inline vh vf_to_fp16(vf f)
 #endif
 }
 
+/* The 64-bit products a m: returns their low halves, *high becomes the high ones. */
+static inline vu vu_mul_wide(vu a, uint32_t m, vu *high)
+{
+#if defined __AVX512F__
+    __m512i v = (__m512i)a, k = _mm512_set1_epi32((int)m);
+    __m512i even = _mm512_mul_epu32(v, k), odd = _mm512_mul_epu32(_mm512_srli_epi64(v, 32), k);
+    *high = (vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+    return (vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+#elif defined __AVX2__
+    __m256i v = (__m256i)a, k = _mm256_set1_epi32((int)m);
+    __m256i even = _mm256_mul_epu32(v, k), odd = _mm256_mul_epu32(_mm256_srli_epi64(v, 32), k);
+    *high = (vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+    return (vu)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+#else
+    for (int i = 0; i < LANES; i++)
+        (*high)[i] = (uint32_t)((uint64_t)m * a[i] >> 32);
+    return a * m;
+#endif
+}
+
 /* The first w of LANES 16-bit elements. */
 static inline vh vh_load_n(const uint16_t *p, int64_t w)
 {
