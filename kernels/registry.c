@@ -1,9 +1,7 @@
 #include "kernels/kernels.h"
 
-#include "kernels/ref/ref.h"
-#if PLAIT_WITH_CPU
 #include "kernels/cpu/cpu.h"
-#endif
+#include "kernels/ref/ref.h"
 
 static plait_status find_ref(plait_dtype dtype, const plait_kernels **out)
 {
@@ -19,9 +17,7 @@ static plait_status find_cpu(plait_isa isa, plait_dtype dtype, const plait_kerne
     if (dtype != PLAIT_FP32 && dtype != PLAIT_BF16 && dtype != PLAIT_FP16)
         PLAIT_FAIL(UNSUPPORTED, "device.kernels cpu has no %s: it computes in fp32, bf16 and fp16",
                    plait_dtype_name(dtype));
-#if PLAIT_WITH_CPU
     *out = plait_kernels_cpu(dtype, isa);
-#endif
     if (!*out)
         PLAIT_FAIL(UNSUPPORTED, "device.kernels cpu with device.isa %s has no %s on this processor", isa_names[isa],
                    plait_dtype_name(dtype));

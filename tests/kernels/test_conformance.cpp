@@ -1,0 +1,77 @@
+// Every table against the reference in double. A row of an instruction set that this processor lacks is not there, and
+// the program says so.
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "tests/kernels/conformance.h"
+#include "tests/kernels/tables.h"
+
+namespace
+{
+
+struct Case {
+    Table table;
+    const conformance::Row *row;
+};
+
+void PrintTo(const Case &c, std::ostream *os)
+{
+    *os << c.table.name << " " << c.row->name;
+}
+
+std::vector<Case> cases()
+{
+    std::vector<Case> list;
+    for (const Table &table : tables())
+        for (const conformance::Row &row : conformance::rows())
+            list.push_back({table, &row});
+    return list;
+}
+
+class Conformance : public testing::TestWithParam<Case>
+{
+};
+
+TEST_P(Conformance, AgreesWithTheReferenceInDouble)
+{
+    const Case &c = GetParam();
+    for (const std::string &failure : conformance::run(*c.row, *c.table.kernels))
+        ADD_FAILURE() << failure;
+}
+INSTANTIATE_TEST_SUITE_P(, Conformance, testing::ValuesIn(cases()),
+                         [](const auto &i) { return i.param.table.name + "_" + i.param.row->name; });
+
+// A table without rows would pass.
+TEST(Tables, AreComplete)
+{
+    for (const Table &table : tables()) {
+        ASSERT_NE(table.kernels, nullptr) << table.name;
+#define FILLED(op) EXPECT_NE(table.kernels->op, nullptr) << table.name << " " << #op;
+        PLAIT_KERNELS_OPS(FILLED)
+#undef FILLED
+    }
+}
+
+// What a run uses has been tested above.
+TEST(Tables, IncludeTheChoiceOfAuto)
+{
+    for (plait_dtype dtype : {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16, PLAIT_FP64}) {
+        const plait_kernels *chosen;
+        ASSERT_EQ(plait_kernels_find(PLAIT_KERNELS_AUTO, PLAIT_ISA_AUTO, dtype, &chosen), PLAIT_OK)
+            << plait_error_text();
+        EXPECT_TRUE(std::any_of(tables().begin(), tables().end(), [&](const Table &t) { return t.kernels == chosen; }))
+            << chosen->name << " " << plait_dtype_name(dtype);
+    }
+}
+
+TEST(Tables, EveryOperationHasARow)
+{
+    for (int op = 0; op < PLAIT_OPS; op++) {
+        int count = 0;
+        for (const conformance::Row &row : conformance::rows())
+            count += row.op == op;
+        EXPECT_GT(count, 0) << plait_op_name(static_cast<plait_op>(op));
+    }
+}
+
+} // namespace
