@@ -1,0 +1,253 @@
+// Every backward of the reference against central differences of its forward, in double on odd sizes. The loss is the
+// sum of the outputs times fixed numbers dy.
+#include "tests/kernels/ref_case.h"
+
+namespace
+{
+
+struct RowCase {
+    const char *name;
+    int64_t N, C;
+};
+
+void PrintTo(const RowCase &c, std::ostream *os)
+{
+    *os << c.name;
+}
+
+class Rows : public testing::TestWithParam<RowCase>
+{
+};
+
+TEST_P(Rows, LayerNorm)
+{
+    const auto [name, N, C] = GetParam();
+    Vector x = normal(N * C, 1), w = normal(C, 2), b = normal(C, 3), y(x.size()), mean(x.size()), rstd(x.size());
+    const Vector dy = normal(N * C, 4), dres = normal(N * C, 5), dw0 = normal(C, 6), db0 = normal(C, 7);
+    auto loss = [&] { // the residual path adds x itself
+        EXPECT_EQ(ref().layernorm_fwd(ref_exec(), y.data(), mean.data(), rstd.data(), x.data(), w.data(), b.data(), N,
+                                      C, 1e-2),
+                  PLAIT_OK);
+        return dot(y, dy) + dot(x, dres);
+    };
+    loss();
+    Vector dx(x.size()), dw = dw0, db = db0;
+    EXPECT_EQ(ref().layernorm_bwd(ref_exec(), dx.data(), dw.data(), db.data(), dy.data(), dres.data(), x.data(),
+                                  w.data(), mean.data(), rstd.data(), N, C),
+              PLAIT_OK);
+    expect_gradient("dx", x, dx, loss);
+    expect_gradient("dw", w, dw, loss, dw0);
+    expect_gradient("db", b, db, loss, db0);
+}
+
+TEST_P(Rows, RmsNorm)
+{
+    const auto [name, N, C] = GetParam();
+    Vector x = normal(N * C, 1), w = normal(C, 2), y(x.size()), rstd(x.size());
+    const Vector dy = normal(N * C, 4), dres = normal(N * C, 5), dw0 = normal(C, 6);
+    auto loss = [&] {
+        EXPECT_EQ(ref().rmsnorm_fwd(ref_exec(), y.data(), rstd.data(), x.data(), w.data(), N, C, 1e-2), PLAIT_OK);
+        return dot(y, dy) + dot(x, dres);
+    };
+    loss();
+    Vector dx(x.size()), dw = dw0;
+    EXPECT_EQ(ref().rmsnorm_bwd(ref_exec(), dx.data(), dw.data(), dy.data(), dres.data(), x.data(), w.data(),
+                                rstd.data(), N, C),
+              PLAIT_OK);
+    expect_gradient("dx", x, dx, loss);
+    expect_gradient("dw", w, dw, loss, dw0);
+}
+
+TEST_P(Rows, Gelu)
+{
+    const int64_t n = GetParam().N * GetParam().C;
+    Vector x = normal(n, 1, 2), y(x.size()), dx(x.size());
+    const Vector dy = normal(n, 2);
+    auto loss = [&] {
+        EXPECT_EQ(ref().gelu_fwd(ref_exec(), y.data(), x.data(), n), PLAIT_OK);
+        return dot(y, dy);
+    };
+    EXPECT_EQ(ref().gelu_bwd(ref_exec(), dx.data(), dy.data(), x.data(), n), PLAIT_OK);
+    expect_gradient("dx", x, dx, loss);
+}
+
+TEST_P(Rows, Swiglu)
+{
+    const auto [name, N, F] = GetParam();
+    Vector gate_up = normal(2 * N * F, 1, 2), y(static_cast<size_t>(N * F)), d(gate_up.size());
+    const Vector dy = normal(N * F, 2);
+    auto loss = [&] {
+        EXPECT_EQ(ref().swiglu_fwd(ref_exec(), y.data(), gate_up.data(), N, F), PLAIT_OK);
+        return dot(y, dy);
+    };
+    EXPECT_EQ(ref().swiglu_bwd(ref_exec(), d.data(), dy.data(), gate_up.data(), N, F), PLAIT_OK);
+    expect_gradient("d_gate_up", gate_up, d, loss);
+}
+
+TEST_P(Rows, BiasDropoutAdd)
+{
+    const auto [name, N, C] = GetParam();
+    plait_dropout drop = {};
+    drop.p = 0.3;
+    drop.seed = 9;
+    drop.use = PLAIT_RNG_DROPOUT_MLP;
+    drop.sample0 = 2;
+    drop.t0 = 5;
+    drop.batch = 1;
+    Vector x = normal(N * C, 1), bias = normal(C, 2), residual = normal(N * C, 3), y(x.size());
+    const Vector dy = normal(N * C, 4), dbias0 = normal(C, 5);
+    for (const plait_dropout *d :
+         {static_cast<const plait_dropout *>(nullptr), static_cast<const plait_dropout *>(&drop)}) {
+        auto loss = [&] {
+            EXPECT_EQ(ref().bias_dropout_add_fwd(ref_exec(), y.data(), x.data(), bias.data(), residual.data(), d, N, C),
+                      PLAIT_OK);
+            return dot(y, dy);
+        };
+        Vector dx(x.size()), dbias = dbias0;
+        EXPECT_EQ(ref().bias_dropout_add_bwd(ref_exec(), dx.data(), dbias.data(), dy.data(), d, N, C), PLAIT_OK);
+        expect_gradient("dx", x, dx, loss);
+        expect_gradient("dbias", bias, dbias, loss, dbias0);
+        expect_gradient("dresidual", residual, dy, loss);
+    }
+}
+
+TEST_P(Rows, BiasGrad)
+{
+    const auto [name, N, C] = GetParam();
+    Vector bias = normal(C, 1), y(static_cast<size_t>(N * C));
+    const Vector x = normal(N * C, 2), dy = normal(N * C, 3), db0 = normal(C, 4);
+    auto loss = [&] {
+        EXPECT_EQ(ref().bias_dropout_add_fwd(ref_exec(), y.data(), x.data(), bias.data(), nullptr, nullptr, N, C),
+                  PLAIT_OK);
+        return dot(y, dy);
+    };
+    Vector db = db0;
+    EXPECT_EQ(ref().bias_grad(ref_exec(), db.data(), dy.data(), N, C), PLAIT_OK);
+    expect_gradient("db", bias, db, loss, db0);
+}
+
+TEST_P(Rows, Embedding)
+{
+    const auto [name, N, C] = GetParam();
+    const int64_t rows = 5, row0 = 10;
+    std::vector<int32_t> tokens;
+    for (int64_t r = 0; r < N; r++)
+        tokens.push_back(static_cast<int32_t>(8 + r * 5 % 9)); // 8, 9 and from 15 on are elsewhere; some twice
+    Vector table = normal(rows * C, 1), y(static_cast<size_t>(N * C));
+    const Vector dy = normal(N * C, 2), dtable0 = normal(rows * C, 3);
+    auto loss = [&] {
+        EXPECT_EQ(ref().embedding_fwd(ref_exec(), y.data(), tokens.data(), table.data(), row0, rows, N, C), PLAIT_OK);
+        return dot(y, dy);
+    };
+    Vector dtable = dtable0;
+    EXPECT_EQ(ref().embedding_bwd(ref_exec(), dtable.data(), tokens.data(), dy.data(), row0, rows, N, C), PLAIT_OK);
+    expect_gradient("dtable", table, dtable, loss, dtable0);
+}
+
+TEST_P(Rows, Position)
+{
+    const auto [name, seq, C] = GetParam();
+    const int64_t batch = 3;
+    Vector pos = normal(seq * C, 1);
+    const Vector x = normal(seq * batch * C, 2), dy = normal(seq * batch * C, 3), dpos0 = normal(seq * C, 4);
+    auto loss = [&] {
+        Vector y = x;
+        EXPECT_EQ(ref().position_fwd(ref_exec(), y.data(), pos.data(), seq, batch, C), PLAIT_OK);
+        return dot(y, dy);
+    };
+    Vector dpos = dpos0;
+    EXPECT_EQ(ref().position_bwd(ref_exec(), dpos.data(), dy.data(), seq, batch, C), PLAIT_OK);
+    expect_gradient("dpos", pos, dpos, loss, dpos0);
+}
+
+const RowCase kRows[] = {{"one", 1, 1}, {"row", 1, 7}, {"column", 7, 1}, {"odd", 5, 11}, {"past_a_block", 3, 67}};
+INSTANTIATE_TEST_SUITE_P(, Rows, testing::ValuesIn(kRows), [](const auto &i) { return std::string(i.param.name); });
+
+TEST(Gradient, RopeInverseIsTheBackwardAndUndoesIt)
+{
+    const int64_t seq = 7, batch = 2, heads = 3, D = 10, N = seq * batch, ld = heads * D + 3;
+    Vector table(static_cast<size_t>(seq * D)), x = normal(N * ld, 1);
+    EXPECT_EQ(ref().rope_table(ref_exec(), table.data(), seq, D, 100.0), PLAIT_OK);
+    const Vector dy = normal(N * ld, 2);
+    auto loss = [&] {
+        Vector y = x;
+        EXPECT_EQ(ref().rope(ref_exec(), y.data(), ld, table.data(), seq, batch, heads, D, false), PLAIT_OK);
+        return dot(y, dy);
+    };
+    Vector dx = dy, back = x;
+    EXPECT_EQ(ref().rope(ref_exec(), dx.data(), ld, table.data(), seq, batch, heads, D, true), PLAIT_OK);
+    expect_gradient("dx", x, dx, loss);
+
+    EXPECT_EQ(ref().rope(ref_exec(), back.data(), ld, table.data(), seq, batch, heads, D, false), PLAIT_OK);
+    EXPECT_EQ(ref().rope(ref_exec(), back.data(), ld, table.data(), seq, batch, heads, D, true), PLAIT_OK);
+    for (size_t i = 0; i < x.size(); i++)
+        EXPECT_NEAR(back[i], x[i], 1e-14);
+}
+
+struct HeadCase {
+    const char *name;
+    int64_t batch, seq, heads, kv_heads, head_dim;
+    double p;
+};
+
+void PrintTo(const HeadCase &c, std::ostream *os)
+{
+    *os << c.name;
+}
+
+class Attention : public testing::TestWithParam<HeadCase>
+{
+};
+
+TEST_P(Attention, Backward)
+{
+    const HeadCase &c = GetParam();
+    const int64_t N = c.batch * c.seq, q_cols = c.heads * c.head_dim, kv_cols = c.kv_heads * c.head_dim;
+    plait_dropout drop = {};
+    drop.p = c.p;
+    drop.seed = 3;
+    drop.use = PLAIT_RNG_DROPOUT_ATTN;
+    drop.head0 = 1;
+    Vector q = normal(N * q_cols, 1), k = normal(N * kv_cols, 2), v = normal(N * kv_cols, 3);
+    Vector o(q.size()), lse(static_cast<size_t>(c.batch * c.heads * c.seq)), dq(q.size()), dk(k.size()), dv(v.size());
+    const Vector d_o = normal(N * q_cols, 4);
+
+    plait_attention a = {};
+    a.batch = c.batch;
+    a.seq = c.seq;
+    a.heads = c.heads;
+    a.kv_heads = c.kv_heads;
+    a.head_dim = c.head_dim;
+    a.scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+    a.dropout = c.p > 0 ? &drop : nullptr;
+    a.q = q.data();
+    a.k = k.data();
+    a.v = v.data();
+    a.o = o.data();
+    a.lse = lse.data();
+    a.ldq = a.ldo = a.lddo = a.lddq = q_cols;
+    a.ldk = a.ldv = a.lddk = a.lddv = kv_cols;
+    auto loss = [&] {
+        EXPECT_EQ(ref().attention_fwd(ref_exec(), &a), PLAIT_OK);
+        return dot(o, d_o);
+    };
+    loss();
+    a.d_o = d_o.data();
+    a.dq = dq.data();
+    a.dk = dk.data();
+    a.dv = dv.data();
+    EXPECT_EQ(ref().attention_bwd(ref_exec(), &a), PLAIT_OK);
+    expect_gradient("dq", q, dq, loss);
+    expect_gradient("dk", k, dk, loss);
+    expect_gradient("dv", v, dv, loss);
+}
+
+const HeadCase kHeads[] = {
+    {"one_token", 1, 1, 1, 1, 3, 0},     {"plain", 2, 5, 2, 2, 3, 0},     {"grouped", 1, 7, 6, 2, 5, 0},
+    {"one_kv_head", 2, 6, 3, 1, 4, 0},   {"dropout", 2, 7, 2, 2, 3, 0.4}, {"grouped_dropout", 1, 9, 4, 2, 3, 0.2},
+    {"past_a_block", 1, 3, 1, 1, 67, 0},
+};
+INSTANTIATE_TEST_SUITE_P(, Attention, testing::ValuesIn(kHeads),
+                         [](const auto &i) { return std::string(i.param.name); });
+
+} // namespace
