@@ -27,12 +27,21 @@ const plait_kernels *plait_kernels_cpu_portable(plait_dtype dtype)
 
 #if PLAIT_CPU_X86
 
+#include <cpuid.h>
+
 TABLES(avx2)
 TABLES(avx512)
 
+/* clang before 16 has no name for f16c in __builtin_cpu_supports. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 static bool has_avx512(void)
