@@ -14,7 +14,7 @@ set -euo pipefail
 build=(build-essential cmake ninja-build pkg-config mpich libmpich-dev libyaml-dev libjansson-dev libdnnl-dev)
 quick=("${build[@]}" bible-kjv)
 # libomp-dev is the OpenMP of clang; git lists the files that the checks look at.
-test=("${build[@]}" libgtest-dev clang libomp-dev clang-format git)
+test=("${build[@]}" libgtest-dev clang libomp-dev clang-format clang-tidy git)
 
 usage() {
     sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2

@@ -8,7 +8,7 @@
 #    clang    clang, Release: the tests with label `unit`
 #    release  gcc, Release: every test but those with label `full`; with --full these too
 #    Warnings are errors in all three.
-# 3. .ci/check-layers, .ci/check-format
+# 3. .ci/check-layers, .ci/check-format, .ci/check-tidy
 #
 # Goes on after a failure, so that one run shows all of them. The last line is "N passed, N failed": tests of all ctest
 # runs; a build or a check that fails counts as one failed. Ends 0 only if nothing failed and something was run.
@@ -83,6 +83,7 @@ for preset in dev clang release; do
 done
 must layers .ci/check-layers
 must format .ci/check-format
+must tidy .ci/check-tidy build/clang
 
 printf '\n== seconds\n'
 printf '%s\n' "${summary[@]}"
