@@ -109,12 +109,16 @@ plait_status plait_world_init(plait_world *w, int *argc, char ***argv)
                    MPI_THREAD_FUNNELED);
     long ranks = 0;
     const char *variable = plait_comm_foreign_launcher(w->size, &ranks);
-    if (variable)
+    if (variable) {
+        /* Nobody else is here: MPI ends in order and adds no words of its own. */
+        MPI_Finalize();
+        w->mpi = false;
         PLAIT_FAIL(
             USAGE,
             "the launcher started %ld ranks (%s), but MPI counts %d: it belongs to another MPI than this program; "
             "use the mpiexec of the MPI that Plait was built with",
             ranks, variable, w->size);
+    }
     if (w->size == 1) {
         PLAIT_TRY(plait_comm_alloc("world", PLAIT_COMM_PATH_SELF, 0, 1, NULL, &w->comm));
         return PLAIT_OK;

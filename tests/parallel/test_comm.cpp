@@ -165,16 +165,21 @@ class Collectives : public testing::TestWithParam<Collective>
 TEST_P(Collectives, GiveTheSameBitsOnEveryRoute)
 {
     const bool split = GetParam().kind == PLAIT_COMM_REDUCE_SCATTER || GetParam().kind == PLAIT_COMM_ALL_GATHER;
-    for (const Route &route : routes)
+    for (const Route &route : routes) {
+        if (test_world.size == 1 && &route != routes) // all are the same copy
+            break;
         for (int64_t count : {0, 1, 5, 257, 100003}) {
-            // In 4 KiB the longest would take thousands of rounds, which shows no more than dozens.
+            // In 4 KiB the longest would take thousands of rounds, which shows no more than a dozen.
             if (route.chunk < 65536 && count > 1000)
-                count = route.p2p ? 2003 : 10007;
+                count = route.p2p ? 1009 : 5003;
+            else if (count > 1000 && test_world.size > 4)
+                count = 20011;
             for (Parts parts : {EVEN, UNEVEN, MOSTLY_EMPTY})
                 if (parts == EVEN || split) {
                     ASSERT_NO_FATAL_FAILURE(check(route, count, parts));
                 }
         }
+    }
 }
 
 const plait_comm_kind AR = PLAIT_COMM_ALL_REDUCE, RS = PLAIT_COMM_REDUCE_SCATTER, AG = PLAIT_COMM_ALL_GATHER,
