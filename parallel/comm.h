@@ -5,11 +5,11 @@
  * no memory is touched). All members of a group start the same operations in the same order.
  *
  * MPI makes no progress by itself and a blocking MPI call starves other ranks of the core: every wait is non-blocking +
- * test
- * + yield and moves all open requests of the process, so waiting for one group cannot block another.
+ * test + yield and moves all open requests of the process, so waiting for one group cannot block another.
  *
  * Reductions: every rank's contribution is rounded to the wire type, sums are formed in rank order in fp32 (fp64 for
- * fp64), and rounded once to the output type. So all ranks get the same bits, the same in every run.
+ * fp64), and rounded once to the output type. So all ranks get the same bits, the same in every run. A maximum keeps
+ * NaN; int32 takes part in maxima, gathers, broadcasts and messages only. Messages and int32 have one type throughout.
  *
  * Failures: a peer that does not answer within the time-out is a PLAIT_PEER that names group, operation and how long.
  */
@@ -51,7 +51,7 @@ typedef struct plait_comm_op {
     const int64_t *offsets; /* parts: rank r has [offsets[r], offsets[r + 1]) of count (uneven or empty ones are legal);
                                NULL: count / size each, which must divide. Must live until the wait. */
     int peer;               /* root or partner, as a rank of the group */
-    bool accumulate;        /* reduce-scatter, all-reduce: added to out instead of written */
+    bool accumulate;        /* reduce-scatter, all-reduce: the rounded sum is added to out instead of written */
 } plait_comm_op;
 
 /* An operation of one type throughout. */
@@ -68,12 +68,14 @@ const char *plait_comm_kind_name(plait_comm_kind kind); /* "all_reduce", ... */
  * for. `after`: the operations come after what this exec's stream has been given so far. */
 PLAIT_MUST_USE plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, const plait_exec *after,
                                              plait_request **out);
-/* What `before`'s stream is given from now on comes after the request. Frees it, sets *req NULL; NULL is waited for. */
+/* What `before`'s stream is given from now on comes after the request. Frees it, sets *req NULL; NULL is waited for.
+ * After a PLAIT_PEER (nothing of the group moved for the time-out) the request is still open and may be waited for
+ * again. */
 PLAIT_MUST_USE plait_status plait_request_wait(plait_request **req, const plait_exec *before);
 /* Moves all open requests a little; cheap. Called between kernels. */
 PLAIT_MUST_USE plait_status plait_comm_progress(void);
 
-/* start and wait in one */
+/* start and wait in one; after a PLAIT_PEER the buffers still belong to the operation: the process has to end */
 PLAIT_MUST_USE plait_status plait_comm_run(plait_comm *c, const plait_comm_op *op, const plait_exec *ex);
 
 int plait_comm_rank(const plait_comm *c);
@@ -85,7 +87,9 @@ const char *plait_comm_name(const plait_comm *c);
  * and receive. Groups of one count nothing. */
 typedef struct plait_traffic {
     int64_t calls[PLAIT_COMM_KINDS], bytes[PLAIT_COMM_KINDS];
-    size_t largest; /* bytes on the wire of the largest collective so far: what staging has to hold */
+    /* Bytes of the largest collective so far as it travels, at the output's width where that is larger and the sum
+     * travels on (all-reduce, reduce): what staging has to hold to do it in one round. */
+    size_t largest;
 } plait_traffic;
 plait_traffic plait_comm_traffic(const plait_comm *c);
 void plait_comm_traffic_reset(plait_comm *c);
@@ -93,7 +97,9 @@ void plait_comm_traffic_reset(plait_comm *c);
 /* Staging memory (windows, receive panels): none until it is reserved, so that the plan knows it first. Collective.
  * bytes_for says what reserve will take of this rank for operations up to `largest` wire bytes in chunks of
  * `chunk_bytes`; it is written into the ledger as communication. An operation larger than the reservation goes in
- * several rounds. */
+ * several rounds; with largest 0 nothing is taken, and messages and barriers alone are possible. Once for a
+ * communicator, the same on all its ranks (PLAIT_INTERNAL otherwise). PLAIT_OUT_OF_MEMORY when /dev/shm is too small.
+ */
 size_t plait_comm_staging_bytes(const plait_comm *c, size_t largest, size_t chunk_bytes);
 PLAIT_MUST_USE plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_bytes, plait_tier tier,
                                                plait_ledger *ledger);
@@ -120,7 +126,7 @@ void plait_world_finalize(plait_world *w);
 void plait_world_abort(plait_world *w, int exit_code) __attribute__((noreturn));
 
 /* Several ranks may have failed differently: all return the status of the lowest failing rank, with its text (prefixed
- * with its rank) in their record. */
+ * with its rank, unless all failed alike) in their record. */
 PLAIT_MUST_USE plait_status plait_comm_agree(plait_comm *c, plait_status mine);
 /* Whether this rank's last failure came from an agreement: then every rank has the same record and leaves in order. */
 bool plait_comm_agreed(void);
