@@ -50,12 +50,13 @@ say "sample: $plait generate $weights $config --prompt \"In the beginning\" --by
 "$plait" generate "$weights" "$config" --prompt "In the beginning" --bytes 400
 echo
 
-# run_few NAME OVERRIDE...: a few steps of the same model on 8 ranks in another topology.
+# run_few NAME OVERRIDE...: a few steps of the same model on 8 ranks in another topology. One sample a micro-batch, so that
+# eight data ranks have one and the activations of both are of as many samples.
 run_few() {
     local name=$1
     shift
     if ! mpiexec -n 8 "$plait" train "$config" train.train_iters=4 train.eval_interval=0 lr_scheduler.warmup_iters=0 \
-        checkpoint.save_weights=null logging.metrics_file="build/quickstart-$name.jsonl" \
+        batch.micro_batch_size=1 checkpoint.save_weights=null logging.metrics_file="build/quickstart-$name.jsonl" \
         parallelism.pipeline_model_parallel_size=1 "$@" >"build/quickstart-$name.log" 2>&1; then
         cat "build/quickstart-$name.log" >&2
         echo "$0: the run as $name failed" >&2
@@ -67,6 +68,9 @@ say "the same model as TP 8 and as ZeRO-3 over 8 ranks: what each rank held"
 run_few tp8 parallelism.tensor_model_parallel_size=8 parallelism.data_parallel_size=1 zero_optimization.stage=0
 run_few zero3 parallelism.tensor_model_parallel_size=1 parallelism.data_parallel_size=8 zero_optimization.stage=3
 launcher/show-memory.sh "TP 8" build/quickstart-tp8.jsonl "ZeRO-3" build/quickstart-zero3.jsonl
+echo "Tensor parallel slices everything that a layer holds, and pays with communication inside each layer; ZeRO-3 keeps the"
+echo "model states in eighths, and gathers one unit after the other. Most of workspace is device.workspace, 32 MiB for the"
+echo "kernels whatever the size of the model."
 compare_seconds=$((SECONDS - start))
 
 say "seconds"
