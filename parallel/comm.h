@@ -111,7 +111,8 @@ typedef struct plait_world {
     int rank, size;
     int local_rank, local_size; /* on this node */
     int nodes;
-    bool mpi; /* started under mpiexec or not: MPI runs in either case */
+    int *node_of; /* [size]: the lowest rank on each rank's node; NULL in a world of one */
+    bool mpi;     /* plait_world_init started MPI, which runs under mpiexec or not */
 } plait_world;
 
 /* MPI_Init_thread (funneled), before any argument is read. A foreign launcher that started several single ranks (its
@@ -122,6 +123,11 @@ void plait_comm_set_exec(const plait_exec *host);
 void plait_comm_set_timeout(double seconds);
 /* After all output: own non-blocking barrier, then MPI_Finalize. */
 void plait_world_finalize(plait_world *w);
+/* Cuts w into worlds of `ranks` neighbours: several topologies run in one job, side by side. Ranks that are left over
+ * are members of none: their *out has size 0. Collective over w; staging is reserved once in a world, so each run needs
+ * one of its own. Owner: plait_world_close (collective over *out). */
+PLAIT_MUST_USE plait_status plait_world_split(plait_world *w, int ranks, plait_world *out);
+void plait_world_close(plait_world *w);
 /* For a failing rank: flushes, waits 200 ms so that the record gets out, MPI_Abort(exit_code). Does not return. */
 void plait_world_abort(plait_world *w, int exit_code) __attribute__((noreturn));
 

@@ -11,7 +11,6 @@
 /* The largest piece of a set-up broadcast. */
 #define BROADCAST_BYTES ((size_t)1 << 20)
 
-static int *node_of; /* [world]: the lowest rank of each rank's node */
 static int world_size = 1;
 
 plait_status plait_comm_mpi_fail(const char *file, int line, const char *call, int error)
@@ -72,15 +71,15 @@ static plait_status find_nodes(plait_world *w)
     MPI_Group_free(&world_group);
     MPI_Comm_free(&node);
 
-    node_of = calloc((size_t)w->size, sizeof *node_of);
-    if (!node_of)
+    w->node_of = calloc((size_t)w->size, sizeof *w->node_of);
+    if (!w->node_of)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a list of %d ranks", w->size);
     MPI_Request req;
-    PLAIT_TRY_MPI(MPI_Iallgather(&leader, 1, MPI_INT, node_of, 1, MPI_INT, mpi, &req));
+    PLAIT_TRY_MPI(MPI_Iallgather(&leader, 1, MPI_INT, w->node_of, 1, MPI_INT, mpi, &req));
     PLAIT_TRY(plait_comm_wait_mpi(w->comm, &req, "exchange of node names", sizeof leader));
     w->nodes = 0;
     for (int q = 0; q < w->size; q++)
-        w->nodes += node_of[q] == q;
+        w->nodes += w->node_of[q] == q;
     return PLAIT_OK;
 }
 
@@ -92,6 +91,18 @@ static plait_status make_over_mpi(const char *name, plait_comm_path path, int ra
     (*out)->mpi = mpi;
     PLAIT_TRY_MPI(MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN));
     PLAIT_TRY(plait_comm_p2p_create(*out));
+    return PLAIT_OK;
+}
+
+/* Communicator and nodes of a world whose rank and size are set. `mpi` is owned from here; none in a world of one. */
+static plait_status make_world(plait_world *w, MPI_Comm mpi)
+{
+    if (w->size == 1)
+        return plait_comm_alloc("world", PLAIT_COMM_PATH_SELF, 0, 1, NULL, &w->comm);
+    PLAIT_TRY(make_over_mpi("world", PLAIT_COMM_PATH_P2P, w->rank, w->size, NULL, mpi, &w->comm));
+    PLAIT_TRY(find_nodes(w));
+    if (w->nodes == 1)
+        w->comm->path = PLAIT_COMM_PATH_WINDOW;
     return PLAIT_OK;
 }
 
@@ -119,17 +130,40 @@ plait_status plait_world_init(plait_world *w, int *argc, char ***argv)
             "use the mpiexec of the MPI that Plait was built with",
             ranks, variable, w->size);
     }
-    if (w->size == 1) {
-        PLAIT_TRY(plait_comm_alloc("world", PLAIT_COMM_PATH_SELF, 0, 1, NULL, &w->comm));
-        return PLAIT_OK;
-    }
-    MPI_Comm mpi;
-    PLAIT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi));
-    PLAIT_TRY(make_over_mpi("world", PLAIT_COMM_PATH_P2P, w->rank, w->size, NULL, mpi, &w->comm));
-    PLAIT_TRY(find_nodes(w));
-    if (w->nodes == 1)
-        w->comm->path = PLAIT_COMM_PATH_WINDOW;
+    MPI_Comm mpi = MPI_COMM_NULL;
+    if (w->size > 1)
+        PLAIT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi));
+    PLAIT_TRY(make_world(w, mpi));
     return PLAIT_OK;
+}
+
+plait_status plait_world_split(plait_world *w, int ranks, plait_world *out)
+{
+    *out = (plait_world){0};
+    if (ranks < 1)
+        PLAIT_FAIL(INTERNAL, "a world of %d ranks is cut into worlds of %d", w->size, ranks);
+    const int part = w->rank / ranks, first = part * ranks;
+    const bool member = first + ranks <= w->size;
+    MPI_Comm mpi = MPI_COMM_NULL;
+    if (w->size > 1 && ranks > 1) {
+        /* Waiting here yields the core; waiting inside MPI_Comm_split would not. */
+        MPI_Request all_here;
+        PLAIT_TRY_MPI(MPI_Ibarrier(w->comm->mpi, &all_here));
+        PLAIT_TRY(plait_comm_wait_mpi(w->comm, &all_here, "cutting the world", 0));
+        PLAIT_TRY_MPI(MPI_Comm_split(w->comm->mpi, member ? part : MPI_UNDEFINED, w->rank, &mpi));
+    }
+    if (!member)
+        return PLAIT_OK;
+    *out = (plait_world){.rank = w->rank - first, .size = ranks, .local_size = 1, .nodes = 1};
+    PLAIT_TRY(make_world(out, mpi));
+    return PLAIT_OK;
+}
+
+void plait_world_close(plait_world *w)
+{
+    plait_comm_destroy(w->comm);
+    free(w->node_of);
+    *w = (plait_world){0};
 }
 
 void plait_world_finalize(plait_world *w)
@@ -142,13 +176,10 @@ void plait_world_finalize(plait_world *w)
             plait_comm_wait_mpi(w->comm, &all_here, "finalize", 0) != PLAIT_OK)
             plait_world_abort(w, plait_status_exit_code(PLAIT_PEER));
     }
-    plait_comm_destroy(w->comm);
-    w->comm = NULL;
-    free(node_of);
-    node_of = NULL;
-    if (w->mpi)
+    const bool started_mpi = w->mpi;
+    plait_world_close(w);
+    if (started_mpi)
         MPI_Finalize();
-    w->mpi = false;
 }
 
 void plait_world_abort(plait_world *w, int exit_code)
@@ -244,7 +275,7 @@ static plait_status split(plait_world *w, const char *name, const int *ranks, in
     while (ranks[mine] != w->rank)
         mine++;
     for (int i = 1; i < size; i++)
-        one_node = one_node && node_of[ranks[i]] == node_of[ranks[0]];
+        one_node = one_node && w->node_of[ranks[i]] == w->node_of[ranks[0]];
     MPI_Comm mpi;
     PLAIT_TRY_MPI(MPI_Comm_split(w->comm->mpi, size > 1 ? ranks[0] : MPI_UNDEFINED, mine, &mpi));
     if (size == 1)

@@ -1,0 +1,67 @@
+// Does the topology change the training? A part of the matrix in which every pair of values occurs; test_matrix_full
+// has all of it.
+#include "../parallel/mpi_world.h"
+#include "matrix_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace
+{
+
+class Matrix : public testing::Test
+{
+  protected:
+    static void TearDownTestSuite() { remove_shared_dir(); }
+};
+
+TEST_F(Matrix, Has152LegalRows)
+{
+    EXPECT_EQ(legal_rows().size(), 152u);
+}
+
+TEST_F(Matrix, CoveringRowsHaveEveryPair)
+{
+    const std::set<std::string> wanted = all_pairs();
+    std::set<std::string> covered;
+    const std::vector<Row> rows = covering_rows();
+    for (const Row &r : rows)
+        covered.merge(pairs_of(r));
+    EXPECT_GE(wanted.size(), 500u);
+    for (const std::string &p : wanted)
+        EXPECT_TRUE(covered.count(p)) << "no row has " << p;
+    if (test_world.rank == 0)
+        std::printf("%zu rows have all of %zu pairs\n", rows.size(), covered.size());
+}
+
+// The rows of the same world size run side by side, so a test is not one row; a failure says which row it was.
+TEST_F(Matrix, CoveringRowsTrainLikeOneRankInFp64)
+{
+    const std::vector<Row> rows = covering_rows();
+    EXPECT_EQ(run_rows(rows, fp64(), kFp64), (int)rows.size());
+}
+
+// All degrees 1: every stage, and every way of recomputation with every model.
+TEST_F(Matrix, AllDegreesOne)
+{
+    std::vector<Row> rows;
+    for (int i = 0; i < 16; i++) {
+        const int model = (i + i / 8) % kModels;
+        rows.push_back({1, 1, 1, (Zero)(i % 5), Pipe::kNone, false, (model & 4) != 0, (model & 2) != 0,
+                        (model & 1) != 0, (Recompute)(i % (int)Recompute::kCount)});
+    }
+    EXPECT_EQ(run_rows(rows, fp64(), kFp64), (int)rows.size());
+}
+
+TEST_F(Matrix, SomeRowsTrainLikeOneRankInFp32)
+{
+    std::vector<Row> rows;
+    const std::vector<Row> all = covering_rows();
+    for (size_t i = 0; i < all.size(); i += 4)
+        rows.push_back(all[i]);
+    EXPECT_EQ(run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu"}, kFp32), (int)rows.size());
+}
+
+} // namespace

@@ -1,0 +1,58 @@
+// The whole matrix: 152 legal topologies, stages, schedules and sequence parallel, with models and recomputation dealt
+// out in two rotations. In fp64 each; every third also in fp32.
+#include "../parallel/mpi_world.h"
+#include "matrix_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace
+{
+
+class FullMatrix : public testing::TestWithParam<int>
+{
+  protected:
+    static void TearDownTestSuite() { remove_shared_dir(); }
+};
+
+TEST_P(FullMatrix, TrainsLikeOneRankInFp64)
+{
+    const std::vector<Row> rows = rotated_rows(GetParam());
+    ASSERT_EQ(rows.size(), 152u);
+    EXPECT_EQ(run_rows(rows, fp64(), kFp64), 152);
+}
+
+TEST_P(FullMatrix, TrainsLikeOneRankInFp32)
+{
+    std::vector<Row> rows;
+    const std::vector<Row> all = rotated_rows(GetParam());
+    for (size_t i = (size_t)GetParam(); i < all.size(); i += 3)
+        rows.push_back(all[i]);
+    EXPECT_EQ(run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu"}, kFp32), (int)rows.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(, FullMatrix, testing::Values(0, 1),
+                         [](const auto &i) { return "rotation_" + std::to_string(i.param); });
+
+// tp 8 and pp 8 go with dp 1 alone: four rows each in two rotations, so they meet half of the eight ways of
+// recomputation here (and all in test_matrix). Everything else meets everything.
+TEST(FullMatrixPairs, AreAllButEight)
+{
+    std::set<std::string> covered, missing;
+    for (int rotation = 0; rotation < 2; rotation++)
+        for (const Row &r : rotated_rows(rotation))
+            covered.merge(pairs_of(r));
+    for (const std::string &p : all_pairs())
+        if (!covered.count(p))
+            missing.insert(p);
+    for (const std::string &p : missing) {
+        const bool expected = p.rfind("tp 8 with ", 0) == 0 || p.rfind("pp 8 with ", 0) == 0;
+        EXPECT_TRUE(expected && (p.find("again") != std::string::npos || p.find("keep") != std::string::npos)) << p;
+    }
+    EXPECT_EQ(missing.size(), 8u);
+    if (test_world.rank == 0)
+        std::printf("%zu pairs covered\n", covered.size());
+}
+
+} // namespace

@@ -1,0 +1,341 @@
+#include "training_run.h"
+
+#include "../parallel/mpi_world.h"
+#include "core/safetensors.h"
+#include "launcher/run_config.h"
+#include "parallel/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+Overrides operator+(Overrides a, const Overrides &b)
+{
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+Overrides fp64()
+{
+    return {"precision.dtype=fp64"};
+}
+
+Overrides small_model()
+{
+    return {"precision.dtype=fp64",     "model.num_layers=4",          "model.hidden_size=16",
+            "model.ffn_hidden_size=24", "model.num_attention_heads=4", "model.num_query_groups=2",
+            "model.seq_length=8",       "batch.global_batch_size=8"};
+}
+
+// ---- one run ----
+
+namespace
+{
+
+const char *const kConfig = PLAIT_SOURCE_DIR "/configs/tiny8.yaml";
+
+plait_status run(plait_world *world, const Overrides &overrides, int steps, const std::string &weights,
+                 const Watch &watch, plait_config *cfg, plait_training *t, RunResult *out)
+{
+    std::vector<const char *> texts;
+    for (const std::string &o : overrides)
+        texts.push_back(o.c_str());
+    PLAIT_TRY(plait_run_config(world, cfg, kConfig, texts.data(), (int)texts.size()));
+    PLAIT_TRY(plait_training_open(t, world, cfg));
+    for (int step = 1; step <= steps; step++) {
+        plait_training_step_info info;
+        PLAIT_TRY(plait_training_step(t, step, &info));
+        out->losses.push_back(info.result.loss);
+        out->norms.push_back(info.result.grad_norm);
+        out->global_batches.push_back(info.global_batch_size);
+        if (watch)
+            watch(*t, step);
+    }
+    if (!weights.empty()) {
+        PLAIT_TRY(plait_weights_save(t->engine, t->model, weights.c_str()));
+        out->weights = weights;
+    }
+    return PLAIT_OK;
+}
+
+} // namespace
+
+RunResult train(plait_world *world, const Overrides &overrides, int steps, const std::string &weights,
+                const Watch &watch)
+{
+    RunResult out;
+    plait_config cfg = {};
+    plait_training t = {};
+    plait_status st = run(world, overrides, steps, weights, watch, &cfg, &t, &out);
+    EXPECT_EQ(st, PLAIT_OK) << plait_error_text() << "\n" << plait_error_trace_text();
+    out.done = st == PLAIT_OK;
+    plait_training_close(&t);
+    plait_config_deinit(&cfg);
+    return out;
+}
+
+// ---- worlds ----
+
+void side_by_side(int ranks, int count, const std::function<void(plait_world *world, int i)> &body)
+{
+    const int worlds = test_world.size / ranks;
+    ASSERT_GT(worlds, 0) << ranks << " ranks are needed, there are " << test_world.size;
+    for (int begin = 0; begin < count; begin += worlds) {
+        plait_world world;
+        ASSERT_EQ(plait_world_split(&test_world, ranks, &world), PLAIT_OK) << plait_error_text();
+        const int i = begin + test_world.rank / ranks;
+        if (world.size > 0 && i < count)
+            body(&world, i);
+        plait_world_close(&world);
+        ASSERT_EQ(plait_comm_agree(test_world.comm, PLAIT_OK), PLAIT_OK) << plait_error_text();
+    }
+}
+
+namespace
+{
+std::string dir_name;
+}
+
+const std::string &shared_dir()
+{
+    if (dir_name.empty()) {
+        char path[4096] = "";
+        const char *tmp = std::getenv("TMPDIR");
+        std::snprintf(path, sizeof path, "%s/plait-models-XXXXXX", tmp ? tmp : "/tmp");
+        if (test_world.rank == 0)
+            EXPECT_NE(mkdtemp(path), nullptr);
+        EXPECT_EQ(plait_comm_broadcast_bytes(test_world.comm, path, sizeof path, 0), PLAIT_OK);
+        dir_name = path;
+    }
+    return dir_name;
+}
+
+void remove_shared_dir()
+{
+    std::error_code ignored;
+    if (test_world.rank == 0 && !dir_name.empty())
+        std::filesystem::remove_all(dir_name, ignored);
+    dir_name.clear();
+}
+
+std::vector<char> gather_bytes(plait_world *world, const void *mine, size_t bytes)
+{
+    std::vector<char> all;
+    for (int q = 0; q < world->size; q++) {
+        size_t n = bytes;
+        EXPECT_EQ(plait_comm_broadcast_bytes(world->comm, &n, sizeof n, q), PLAIT_OK) << plait_error_text();
+        const size_t at = all.size();
+        all.resize(at + n);
+        if (q == world->rank && n > 0)
+            std::memcpy(&all[at], mine, n);
+        EXPECT_EQ(plait_comm_broadcast_bytes(world->comm, all.data() + at, n, q), PLAIT_OK) << plait_error_text();
+    }
+    return all;
+}
+
+std::vector<RunResult> references(const std::vector<Overrides> &runs, int steps)
+{
+    static int made = 0;
+    const std::string dir = shared_dir();
+    std::vector<RunResult> results(runs.size());
+    std::vector<int> owner(runs.size(), -1);
+    side_by_side(1, (int)runs.size(), [&](plait_world *world, int i) {
+        SCOPED_TRACE("reference " + std::to_string(i));
+        results[(size_t)i] =
+            train(world, runs[(size_t)i], steps, dir + "/reference-" + std::to_string(made + i) + ".safetensors");
+        owner[(size_t)i] = test_world.rank;
+    });
+    made += (int)runs.size();
+    for (size_t i = 0; i < runs.size(); i++) {
+        RunResult &r = results[i];
+        const int root = (int)i % test_world.size;
+        EXPECT_EQ(owner[i] >= 0, root == test_world.rank);
+        char path[4096] = "";
+        std::snprintf(path, sizeof path, "%s", r.weights.c_str());
+        std::vector<double> numbers = r.losses;
+        numbers.insert(numbers.end(), r.norms.begin(), r.norms.end());
+        numbers.resize(2 * (size_t)steps);
+        int done = r.done;
+        EXPECT_EQ(plait_comm_broadcast_bytes(test_world.comm, path, sizeof path, root), PLAIT_OK);
+        EXPECT_EQ(plait_comm_broadcast_bytes(test_world.comm, numbers.data(), numbers.size() * sizeof(double), root),
+                  PLAIT_OK);
+        EXPECT_EQ(plait_comm_broadcast_bytes(test_world.comm, &done, sizeof done, root), PLAIT_OK);
+        EXPECT_TRUE(done) << "reference " << i;
+        r.weights = path;
+        r.losses.assign(numbers.begin(), numbers.begin() + steps);
+        r.norms.assign(numbers.begin() + steps, numbers.end());
+        r.done = done != 0;
+    }
+    return results;
+}
+
+// ---- comparison ----
+
+const Tolerance kFp64 = {1e-10, 1e-10, 1e-10, false};
+const Tolerance kFp32 = {1e-6, 5e-6, 1e-5, true};
+
+namespace
+{
+
+void compare_numbers(const char *what, const std::vector<double> &got, const std::vector<double> &want,
+                     double tolerance)
+{
+    ASSERT_EQ(got.size(), want.size()) << what;
+    ASSERT_FALSE(want.empty()) << what;
+    for (size_t i = 0; i < want.size(); i++)
+        EXPECT_LE(std::fabs(got[i] - want[i]), tolerance * std::fabs(want[i]))
+            << what << " of step " << i + 1 << ": " << got[i] << ", not " << want[i];
+}
+
+// Number of elements compared.
+int64_t compare_tensor(const std::string &name, const std::vector<double> &a, const std::vector<double> &b,
+                       const Tolerance &tolerance, double lr, size_t steps)
+{
+    const std::string suffix = "attn.c_attn.bias";
+    const bool has_key =
+        name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+    const size_t third = b.size() / 3;
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < b.size(); i++) {
+        if (tolerance.key_bias_is_noise && has_key && i / third == 1) {
+            EXPECT_LE(std::fabs(a[i] - b[i]), (double)steps * lr) << name << "[" << i << "]";
+            continue;
+        }
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    const double floor = lr * std::sqrt((double)b.size());
+    EXPECT_LE(std::sqrt(difference), tolerance.tensor * std::max(std::sqrt(norm), floor))
+        << name << ": of " << b.size() << " elements, norm " << std::sqrt(norm);
+    return (int64_t)b.size();
+}
+
+bool read_tensor(const plait_st_file *f, const plait_st_tensor *t, std::vector<double> *values)
+{
+    values->resize((size_t)t->numel);
+    return plait_st_read(f, t, 0, t->numel, PLAIT_FP64, values->data()) == PLAIT_OK;
+}
+
+int64_t compare_weights(const std::string &got, const std::string &want, const Tolerance &tolerance, double lr,
+                        size_t steps)
+{
+    plait_st_file *a = nullptr, *b = nullptr;
+    int64_t compared = 0;
+    EXPECT_EQ(plait_st_open(got.c_str(), &a), PLAIT_OK) << plait_error_text();
+    EXPECT_EQ(plait_st_open(want.c_str(), &b), PLAIT_OK) << plait_error_text();
+    if (a && b)
+        EXPECT_EQ(plait_st_count(a), plait_st_count(b));
+    for (int64_t i = 0; a && b && i < plait_st_count(b); i++) {
+        const plait_st_tensor *tb = plait_st_at(b, i), *ta = plait_st_find(a, tb->name);
+        std::vector<double> va, vb;
+        EXPECT_NE(ta, nullptr) << tb->name;
+        if (!ta)
+            continue;
+        EXPECT_EQ(ta->numel, tb->numel) << tb->name;
+        const bool read = read_tensor(a, ta, &va) && read_tensor(b, tb, &vb);
+        EXPECT_TRUE(read) << plait_error_text();
+        if (read && va.size() == vb.size())
+            compared += compare_tensor(tb->name, va, vb, tolerance, lr, steps);
+    }
+    plait_st_close(a);
+    plait_st_close(b);
+    return compared;
+}
+
+} // namespace
+
+int64_t compare(const RunResult &got, const RunResult &want, const Tolerance &tolerance, double lr)
+{
+    if (!got.done || !want.done)
+        return 0; /* said already */
+    compare_numbers("loss", got.losses, want.losses, tolerance.loss);
+    compare_numbers("gradient norm", got.norms, want.norms, tolerance.norm);
+    return compare_weights(got.weights, want.weights, tolerance, lr, want.losses.size());
+}
+
+// ---- what a training holds ----
+
+namespace
+{
+
+struct Held {
+    char key[200]; // the elements of a logical tensor
+    uint64_t hash; // of their bits
+};
+
+uint64_t hash_of(const void *bytes, size_t n)
+{
+    uint64_t h = 1469598103934665603u; // FNV-1a
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
+    return h;
+}
+
+// The part of a parameter that this rank holds, with its bits.
+std::vector<Held> held_parameters(plait_training &t)
+{
+    plait_zero *z = plait_engine_zero(t.engine);
+    const plait_param_list *list = plait_engine_params(t.engine);
+    const plait_dtype dtype = t.cfg->precision.dtype;
+    const bool sharded = t.cfg->zero.stage == 3;
+    std::vector<Held> all;
+    for (int i = 0; i < list->num_params; i++) {
+        const plait_param *p = &list->params[i];
+        int64_t begin = p->offset, end = p->offset + plait_param_numel(p);
+        std::vector<char> copy;
+        const void *bits;
+        if (sharded) {
+            int64_t held, held_end;
+            plait_zero_held(z, p->unit, &held, &held_end);
+            begin = std::max(begin, held);
+            end = std::min(end, held_end);
+            if (begin >= end)
+                continue;
+            copy.resize((size_t)(end - begin) * sizeof(double));
+            EXPECT_EQ(plait_zero_read(z, p->unit, begin, end - begin, copy.data()), PLAIT_OK) << plait_error_text();
+            bits = copy.data();
+        } else {
+            bits = plait_at(plait_zero_param(z, p->unit), dtype, begin);
+        }
+        Held h = {};
+        std::snprintf(h.key, sizeof h.key, "%s rows %lld+%lld columns %lld+%lld elements %lld to %lld", p->name,
+                      (long long)p->row0, (long long)p->rows, (long long)p->col0, (long long)p->cols,
+                      (long long)(begin - p->offset), (long long)(end - p->offset));
+        h.hash = hash_of(bits, (size_t)(end - begin) * plait_dtype_size(dtype));
+        all.push_back(h);
+    }
+    return all;
+}
+
+} // namespace
+
+int64_t check_replicas(plait_training &t)
+{
+    const std::vector<Held> mine = held_parameters(t);
+    const std::vector<char> bytes = gather_bytes(t.world, mine.data(), mine.size() * sizeof(Held));
+    std::map<std::string, uint64_t> first;
+    int64_t compared = 0;
+    for (size_t at = 0; at < bytes.size(); at += sizeof(Held)) {
+        Held h;
+        std::memcpy(&h, &bytes[at], sizeof h);
+        const auto found = first.emplace(h.key, h.hash);
+        if (found.second)
+            continue;
+        compared++;
+        EXPECT_EQ(found.first->second, h.hash) << "copies differ: " << h.key;
+    }
+    return compared;
+}
+
+void check_memory(plait_training &t)
+{
+    const plait_ledger *l = plait_engine_ledger(t.engine);
+    for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
+        EXPECT_EQ(l->high_water[PLAIT_TIER_DEVICE][kind], l->planned[PLAIT_TIER_DEVICE][kind])
+            << plait_mem_kind_name((plait_mem_kind)kind) << " on rank " << t.world->rank;
+}

@@ -1,0 +1,69 @@
+/* tests/models/training_run.h: training runs inside one MPI job, through the entry that `plait train` uses.
+ *
+ * The job's ranks are cut into worlds of equal size; each runs a case of its own, side by side with the others. A run's
+ * result is compared with that of one rank: losses and gradient norms of every step, and every logical tensor of the
+ * weights at the end, which travels through a weight file.
+ */
+#ifndef PLAIT_TESTS_TRAINING_RUN_H
+#define PLAIT_TESTS_TRAINING_RUN_H
+
+#include "launcher/training.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+using Overrides = std::vector<std::string>;
+Overrides operator+(Overrides a, const Overrides &b);
+
+// configs/tiny8.yaml in fp64 with the reference kernels.
+Overrides fp64();
+// The same text with a model in which communication, not arithmetic, takes the time.
+Overrides small_model();
+
+struct RunResult {
+    std::vector<double> losses, norms;
+    std::string weights; // path of the file, "" when none was asked for
+    std::vector<int64_t> global_batches;
+    bool done = false;
+};
+
+// Sees the training after each step (from 1). Called on every rank of the world.
+using Watch = std::function<void(plait_training &t, int step)>;
+
+// Trains `steps` steps in `world`, then saves to `weights` (if not empty). A failure is a test failure with its text.
+RunResult train(plait_world *world, const Overrides &overrides, int steps, const std::string &weights = "",
+                const Watch &watch = nullptr);
+
+// Calls body(world, i) for i in [0, count), each in a new world of `ranks` ranks, as many at once as there is room for.
+// Collective over the test's world.
+void side_by_side(int ranks, int count, const std::function<void(plait_world *world, int i)> &body);
+
+// A directory that all ranks share; removed by the last call of its kind, remove_shared_dir. Collective.
+const std::string &shared_dir();
+void remove_shared_dir();
+
+// Every rank gives `bytes` bytes, every rank gets all of them in rank order. Collective over the world.
+std::vector<char> gather_bytes(plait_world *world, const void *mine, size_t bytes);
+
+struct Tolerance {
+    double loss, norm, tensor; // relative; tensor: ||a - b|| <= tensor * max(||b||, lr sqrt(n))
+    bool key_bias_is_noise;    // GPT's key bias has true gradient 0: in fp32 only |delta| <= steps * lr holds
+};
+extern const Tolerance kFp64, kFp32;
+
+// Reports what differs as test failures. Returns the number of weight elements compared (0 on failure).
+int64_t compare(const RunResult &got, const RunResult &want, const Tolerance &tolerance, double lr);
+
+// A run whose result others are compared with, on one rank each and side by side; every rank gets all results.
+// Collective over the test's world.
+std::vector<RunResult> references(const std::vector<Overrides> &runs, int steps);
+
+// Parameters that several ranks hold (over tensor ranks, copies of key/value heads, tied twins, data ranks below stage
+// 3) have the same bits everywhere. Returns how many parameters on how many ranks were compared with another rank's.
+int64_t check_replicas(plait_training &t);
+
+// The highest byte handed out in each category is what the plan says.
+void check_memory(plait_training &t);
+
+#endif
