@@ -21,7 +21,7 @@ class Rows : public testing::TestWithParam<RowCase>
 
 TEST_P(Rows, LayerNorm)
 {
-    const auto [name, N, C] = GetParam();
+    const int64_t N = GetParam().N, C = GetParam().C;
     Vector x = normal(N * C, 1), w = normal(C, 2), b = normal(C, 3), y(x.size()), mean(x.size()), rstd(x.size());
     const Vector dy = normal(N * C, 4), dres = normal(N * C, 5), dw0 = normal(C, 6), db0 = normal(C, 7);
     auto loss = [&] { // the residual path adds x itself
@@ -42,7 +42,7 @@ TEST_P(Rows, LayerNorm)
 
 TEST_P(Rows, RmsNorm)
 {
-    const auto [name, N, C] = GetParam();
+    const int64_t N = GetParam().N, C = GetParam().C;
     Vector x = normal(N * C, 1), w = normal(C, 2), y(x.size()), rstd(x.size());
     const Vector dy = normal(N * C, 4), dres = normal(N * C, 5), dw0 = normal(C, 6);
     auto loss = [&] {
@@ -73,7 +73,7 @@ TEST_P(Rows, Gelu)
 
 TEST_P(Rows, Swiglu)
 {
-    const auto [name, N, F] = GetParam();
+    const int64_t N = GetParam().N, F = GetParam().C;
     Vector gate_up = normal(2 * N * F, 1, 2), y(static_cast<size_t>(N * F)), d(gate_up.size());
     const Vector dy = normal(N * F, 2);
     auto loss = [&] {
@@ -86,7 +86,7 @@ TEST_P(Rows, Swiglu)
 
 TEST_P(Rows, BiasDropoutAdd)
 {
-    const auto [name, N, C] = GetParam();
+    const int64_t N = GetParam().N, C = GetParam().C;
     plait_dropout drop = {};
     drop.p = 0.3;
     drop.seed = 9;
@@ -113,7 +113,7 @@ TEST_P(Rows, BiasDropoutAdd)
 
 TEST_P(Rows, BiasGrad)
 {
-    const auto [name, N, C] = GetParam();
+    const int64_t N = GetParam().N, C = GetParam().C;
     Vector bias = normal(C, 1), y(static_cast<size_t>(N * C));
     const Vector x = normal(N * C, 2), dy = normal(N * C, 3), db0 = normal(C, 4);
     auto loss = [&] {
@@ -128,7 +128,7 @@ TEST_P(Rows, BiasGrad)
 
 TEST_P(Rows, Embedding)
 {
-    const auto [name, N, C] = GetParam();
+    const int64_t N = GetParam().N, C = GetParam().C;
     const int64_t rows = 5, row0 = 10;
     std::vector<int32_t> tokens;
     for (int64_t r = 0; r < N; r++)
@@ -146,7 +146,7 @@ TEST_P(Rows, Embedding)
 
 TEST_P(Rows, Position)
 {
-    const auto [name, seq, C] = GetParam();
+    const int64_t seq = GetParam().N, C = GetParam().C;
     const int64_t batch = 3;
     Vector pos = normal(seq * C, 1);
     const Vector x = normal(seq * batch * C, 2), dy = normal(seq * batch * C, 3), dpos0 = normal(seq * C, 4);
