@@ -187,10 +187,10 @@ static plait_status dry_step(plait_layout *l, plait_parts *p, const plait_config
     for (int chunk = l->num_chunks - 1; chunk >= 0; chunk--)
         PLAIT_TRY(dry_chunk(l, p, chunk, shape));
     if (shape->logits) {
-        plait_comm_op op =
-            plait_comm_make(PLAIT_COMM_BROADCAST, NULL, p->logits_row, cfg->model.padded_vocab_size, acc);
+        void *row = p->logits_row;
+        plait_comm_op op = plait_comm_make(PLAIT_COMM_BROADCAST, row, row, cfg->model.padded_vocab_size, acc);
         PLAIT_TRY(plait_comm_run(groups->world, &op, &p->ex));
-        op = plait_comm_make(PLAIT_COMM_ALL_GATHER, NULL, p->logits_row, cfg->model.padded_vocab_size, acc);
+        op = plait_comm_make(PLAIT_COMM_ALL_GATHER, row, row, cfg->model.padded_vocab_size, acc);
         return plait_comm_run(groups->tensor, &op, &p->ex);
     }
     PLAIT_TRY(plait_zero_reduce_rest(p->zero));
