@@ -19,6 +19,11 @@ void plait_log_set_prefix(const char *prefix)
     snprintf(rank_prefix, sizeof rank_prefix, "%s", prefix);
 }
 
+const char *plait_log_prefix(void)
+{
+    return rank_prefix;
+}
+
 void plait_log(plait_log_level level, const char *format, ...)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};

@@ -16,6 +16,7 @@ typedef enum plait_log_level { PLAIT_LOG_ERROR, PLAIT_LOG_WARN, PLAIT_LOG_INFO, 
 void plait_log_set_level(plait_log_level level);
 /* Copied; at most 63 bytes. "" at start. */
 void plait_log_set_prefix(const char *prefix);
+const char *plait_log_prefix(void);
 /* One line without its newline; cut at about 20,000 bytes. Errors and warnings carry the word. */
 void plait_log(plait_log_level level, const char *format, ...) PLAIT_PRINTF(2, 3);
 

@@ -165,6 +165,20 @@ size_t plait_text_data_bytes(const plait_text_data *d)
     return (size_t)d->num_bytes + (size_t)plait_text_data_samples(d, PLAIT_SPLIT_TRAIN) * sizeof *d->order;
 }
 
+int64_t plait_text_data_length(const plait_text_data *d)
+{
+    return d->num_bytes;
+}
+
+/* FNV-1a */
+uint64_t plait_text_data_hash(const plait_text_data *d)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (int64_t i = 0; i < d->num_bytes; i++)
+        hash = (hash ^ d->bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
 /* The words of a stream one after the other. */
 typedef struct draws {
     plait_rng rng;

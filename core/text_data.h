@@ -54,6 +54,9 @@ int64_t plait_text_data_samples(const plait_text_data *d, plait_split split);
 int64_t plait_text_data_eval_samples(const plait_text_data *d, plait_split split);
 /* Host memory held: the text and the permutation. */
 size_t plait_text_data_bytes(const plait_text_data *d);
+/* Length and 64-bit hash of the text: ranks compare them to find out that they read different files. */
+int64_t plait_text_data_length(const plait_text_data *d);
+uint64_t plait_text_data_hash(const plait_text_data *d);
 
 /* Which sample of the training part is number n of the run (n >= 0; the part has a sample). */
 int64_t plait_text_data_train_index(plait_text_data *d, int64_t n);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "launcher/commands.h"
 
 static const char usage[] =
@@ -14,6 +15,15 @@ static const char usage[] =
     "                                      continues a text\n"
     "  version                             prints versions and what this build can do\n";
 
+static plait_status print_usage(plait_world *world, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    if (world->rank == 0)
+        fputs(usage, stdout);
+    return PLAIT_OK;
+}
+
 static const struct command {
     const char *name;
     plait_status (*run)(plait_world *world, int argc, char **argv);
@@ -22,21 +32,38 @@ static const struct command {
     {"config", plait_command_config},
     {"generate", plait_command_generate},
     {"version", plait_command_version},
+    {"help", print_usage},
+    {"--help", print_usage},
+    {"-h", print_usage},
 };
 
-static plait_status dispatch(plait_world *world, int argc, char **argv)
+static plait_status find_command(int argc, char **argv, size_t *found)
 {
     if (argc < 2)
         PLAIT_FAIL(USAGE, "no command\n%s", usage);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        if (world->rank == 0)
-            fputs(usage, stdout);
-        return PLAIT_OK;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(world, argc - 1, argv + 1);
+    for (*found = 0; *found < sizeof commands / sizeof *commands; ++*found)
+        if (strcmp(argv[1], commands[*found].name) == 0)
+            return PLAIT_OK;
     PLAIT_FAIL(USAGE, "unknown command '%s'\n%s", argv[1], usage);
+}
+
+/* mpiexec can start ranks with different arguments: those of another command would be waited for in vain. */
+static plait_status same_as_root(plait_world *world, size_t mine)
+{
+    size_t root = mine;
+    PLAIT_TRY(plait_comm_broadcast_bytes(world->comm, &root, sizeof root, 0));
+    if (root != mine)
+        PLAIT_FAIL(USAGE, "this rank was started with the command '%s', rank 0 with '%s'", commands[mine].name,
+                   commands[root].name);
+    return PLAIT_OK;
+}
+
+static plait_status dispatch(plait_world *world, int argc, char **argv)
+{
+    size_t command = 0;
+    PLAIT_TRY(plait_comm_agree(world->comm, find_command(argc, argv, &command)));
+    PLAIT_TRY(plait_comm_agree(world->comm, same_as_root(world, command)));
+    return commands[command].run(world, argc - 1, argv + 1);
 }
 
 /* The first cause: by all ranks together (one prints), or by this rank alone, which then ends the job. */
@@ -46,7 +73,8 @@ static int fail(plait_world *world, plait_status st)
     bool agreed = plait_comm_agreed();
     if (!agreed || world->rank == 0) {
         fflush(stdout);
-        fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
+        fprintf(stderr, "%splait: %s: %s\n", agreed ? "" : plait_log_prefix(), plait_status_text(st),
+                plait_error_text());
         if (st == PLAIT_INTERNAL)
             fprintf(stderr, "plait: passed through %s\n", plait_error_trace_text());
         fflush(stderr);
@@ -65,7 +93,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
         return plait_status_exit_code(st);
     }
-    /* Whether the arguments are good may differ by rank (mpiexec with several executables). */
     st = dispatch(&world, argc, argv);
     int code = st == PLAIT_OK ? 0 : fail(&world, st);
     plait_world_finalize(&world);

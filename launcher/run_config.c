@@ -58,13 +58,14 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
 {
     *cfg = (plait_config){0};
     PLAIT_TRY(plait_comm_agree(world->comm, plait_config_load(cfg, path, overrides, num_overrides)));
-    PLAIT_TRY(plait_comm_agree(world->comm, plait_config_resolve(cfg, world->size)));
 
+    /* Before anything is derived: the first difference is one that somebody wrote. */
     char *text = plait_config_dump(cfg);
     plait_status st = text ? compare_with_root(world, text)
                            : plait_error_set(PLAIT_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory for a configuration");
     free(text);
     PLAIT_TRY(plait_comm_agree(world->comm, st));
+    PLAIT_TRY(plait_comm_agree(world->comm, plait_config_resolve(cfg, world->size)));
 
     cfg->device.threads = plait_run_threads(cfg, world->local_size);
     omp_set_num_threads((int)cfg->device.threads);

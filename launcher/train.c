@@ -26,8 +26,9 @@ static plait_status prepare(run *r, int argc, char **argv)
         st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__, "usage: plait train CONFIG [key=value ...]");
     PLAIT_TRY(plait_comm_agree(r->world->comm, st));
     PLAIT_TRY(plait_run_config(r->world, &r->cfg, argv[1], (const char *const *)argv + 2, argc - 2));
-    PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));
     PLAIT_TRY(plait_training_open(&r->training, r->world, &r->cfg));
+    /* Last, so that a run that is refused leaves the metrics of an earlier one alone. */
+    PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));
     PLAIT_TRY(plait_banner_print(r->training.engine, stdout));
     r->progress = plait_progress_make(&r->cfg, r->world->rank);
     return PLAIT_OK;

@@ -22,6 +22,22 @@ static plait_status open_data(plait_training *t)
     return PLAIT_OK;
 }
 
+/* Ranks on other machines have files of their own: with another text they would train on other samples in silence. */
+static plait_status compare_data(const plait_training *t)
+{
+    struct {
+        int64_t length;
+        uint64_t hash;
+    } mine = {plait_text_data_length(t->data), plait_text_data_hash(t->data)}, root = mine;
+    PLAIT_TRY(plait_comm_broadcast_bytes(t->world->comm, &root, sizeof root, 0));
+    if (root.length != mine.length)
+        PLAIT_FAIL(IO, "%s has %lld bytes here and %lld on rank 0", t->cfg->data.path, (long long)mine.length,
+                   (long long)root.length);
+    if (root.hash != mine.hash)
+        PLAIT_FAIL(IO, "%s is another text here than on rank 0", t->cfg->data.path);
+    return PLAIT_OK;
+}
+
 /* What would only be found out after the last step. */
 static plait_status check_outputs(const plait_training *t)
 {
@@ -41,6 +57,7 @@ plait_status plait_training_open(plait_training *t, plait_world *world, const pl
 {
     *t = (plait_training){.world = world, .cfg = cfg, .model = plait_model_find(cfg->model.arch)};
     PLAIT_TRY(plait_comm_agree(world->comm, open_data(t)));
+    PLAIT_TRY(plait_comm_agree(world->comm, compare_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, check_outputs(t)));
     plait_engine_options o = {.cfg = cfg, .model = t->model, .shape = {.eval_micros = eval_micros(t)}};
     PLAIT_TRY(plait_engine_create(world, &o, &t->engine));

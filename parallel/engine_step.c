@@ -101,6 +101,12 @@ static plait_status gather_sums(plait_engine *e, double sums[PLAIT_STEP_SUMS])
     return sum_over_world(e, sums, PLAIT_STEP_SUMS);
 }
 
+/* For a failure that every rank finds in the same sums: it is said once. */
+static plait_status together(plait_engine *e, plait_status st)
+{
+    return st == PLAIT_OK ? st : plait_comm_agree(e->groups.world, st);
+}
+
 plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros, double lr, plait_step_result *out)
 {
     double counted, sums[PLAIT_STEP_SUMS];
@@ -110,7 +116,8 @@ plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros,
     reset_traffic(e);
     PLAIT_TRY(begin(e, micros, &counted));
     if (counted == 0)
-        PLAIT_FAIL(NUMERIC, "step %u: no token of the global batch is counted", step);
+        return together(e, plait_error_set(PLAIT_NUMERIC, __FILE__, __LINE__,
+                                           "step %u: no token of the global batch is counted", step));
     PLAIT_TRY(run(e, schedule, PLAIT_MODE_TRAIN, step, e->scaler.scale / counted));
     PLAIT_TRY(plait_zero_reduce_rest(e->parts.zero));
     PLAIT_TRY(gather_sums(e, sums));
@@ -123,8 +130,10 @@ plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros,
                                .skipped = overflow,
                                .counted_tokens = (int64_t)counted};
     if (!isfinite(out->loss))
-        PLAIT_FAIL(NUMERIC, "step %u: the loss is %f: the forward pass itself is not finite, before any gradient", step,
-                   out->loss);
+        return together(e, plait_error_set(PLAIT_NUMERIC, __FILE__, __LINE__,
+                                           "step %u: the loss is %f: the forward pass itself is not finite, before any "
+                                           "gradient",
+                                           step, out->loss));
     if (!overflow) {
         double clip = e->cfg->optimizer.clip_grad, factor = clip > 0 ? clip / (norm + 1e-6) : 1.0;
         plait_update u = {.lr = lr,
@@ -134,7 +143,10 @@ plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros,
         PLAIT_TRY(plait_zero_update(e->parts.zero, &u));
     }
     note_traffic(e);
-    return plait_loss_scaler_update(&e->scaler, overflow);
+    plait_status st = plait_loss_scaler_update(&e->scaler, overflow);
+    if (st != PLAIT_OK)
+        plait_error_prefix("step %u: ", step);
+    return together(e, st);
 }
 
 plait_status plait_engine_evaluate(plait_engine *e, double *loss)
@@ -147,7 +159,7 @@ plait_status plait_engine_evaluate(plait_engine *e, double *loss)
     PLAIT_TRY(sum_over_world(e, sums, 2));
     *loss = sums[0] / counted;
     if (!isfinite(*loss))
-        PLAIT_FAIL(NUMERIC, "evaluation: the loss is %f", *loss);
+        return together(e, plait_error_set(PLAIT_NUMERIC, __FILE__, __LINE__, "evaluation: the loss is %f", *loss));
     return PLAIT_OK;
 }
 
