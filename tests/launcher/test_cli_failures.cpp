@@ -1,0 +1,417 @@
+/* How a run ends when something goes wrong: the exit code of the first cause, its sentence, nothing left running. */
+#include "plait_test.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+namespace
+{
+
+const Words kEndless = {"train.train_iters=1000000"};
+
+class CliFailures : public PlaitTest
+{
+  protected:
+    void expect_end(const Outcome &o, int code, const Words &says, const std::string &what)
+    {
+        EXPECT_EQ(o.code, code) << what << "\n" << o;
+        EXPECT_FALSE(o.timed_out) << what << "\n" << o;
+        EXPECT_TRUE(o.left.empty()) << what << "\n" << o;
+        for (const std::string &s : says)
+            EXPECT_NE(o.err.find(s), std::string::npos) << what << ": no '" << s << "'\n" << o;
+    }
+    void expect_no_step(const Outcome &o, const std::string &what)
+    {
+        EXPECT_EQ(o.out.find("iteration"), std::string::npos) << what << "\n" << o;
+    }
+    int files() const
+    {
+        int n = 0;
+        for (auto it = std::filesystem::directory_iterator(directory()); it != std::filesystem::directory_iterator();
+             ++it)
+            n++;
+        return n;
+    }
+    /* mpiexec with an own command line for each rank. */
+    Command ranks(const std::vector<Words> &each) const
+    {
+        Words all = {mpiexec()};
+        for (size_t i = 0; i < each.size(); i++)
+            all = all + (i ? Words{":"} : Words{}) + each[i];
+        Command c(all);
+        c.in(directory()).limit(30);
+        return c;
+    }
+    Words one(const Words &args) const { return Words{"-n", "1", plait_binary()} + args; }
+};
+
+size_t count(const std::string &text, const std::string &what)
+{
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
+        n++;
+    return n;
+}
+
+} // namespace
+
+/* ---- 2: configuration ---- */
+
+TEST_F(CliFailures, ARunForFourRanksSaysWithHowManyItWasStarted)
+{
+    Words args = {"train",
+                  kTiny,
+                  "parallelism.tp=2",
+                  "parallelism.pp=2",
+                  "parallelism.dp=1",
+                  "checkpoint.save_weights=" + path("w.safetensors"),
+                  "logging.metrics_file=" + path("m.jsonl")};
+    for (int started : {0, 3, 8}) {
+        std::string what = std::to_string(started) + " ranks";
+        Outcome o = run(args, started, 20);
+        expect_end(o, 2, {"4", std::to_string(started ? started : 1)}, what);
+        EXPECT_EQ(count(o.err, "plait: "), 1u) << what << "\n" << o;
+        expect_no_step(o, what);
+        EXPECT_EQ(files(), 0) << what;
+    }
+}
+
+TEST_F(CliFailures, RanksThatWereToldDifferentThingsAreRefused)
+{
+    std::string other = write("other.yaml", read("none"));
+    Words good = one({"train", kTiny});
+    struct {
+        const char *name;
+        Words second;
+        int code;
+        Words says;
+    } rows[] = {
+        {"missing_file", one({"train", path("missing.yaml")}), 5, {"rank 1", "missing.yaml"}},
+        {"bad_flag", one({"--frobnicate"}), 2, {"--frobnicate"}},
+        {"unknown_key", one({"train", kTiny, "train.sed=1"}), 2, {"rank 1", "sed"}},
+        {"other_seed", one({"train", kTiny, "train.seed=99"}), 2, {"train.seed", "1234", "99"}},
+        {"other_tp", one({"train", kTiny, "parallelism.tp=2"}), 2, {"tensor_model_parallel_size"}},
+        {"other_command", one({"version"}), 2, {"rank"}},
+        {"no_config", one({"train"}), 2, {"usage"}},
+    };
+    for (const auto &r : rows) {
+        Outcome o = ranks({good, r.second}).run();
+        expect_end(o, r.code, r.says, r.name);
+        EXPECT_LT(o.seconds, 20) << r.name;
+        expect_no_step(o, r.name);
+    }
+}
+
+/* Another MPI's mpiexec starts four lonely ranks. */
+TEST_F(CliFailures, AForeignLauncherIsRecognised)
+{
+    Command c = plait({"train", kTiny});
+    Outcome o = c.set("OMPI_COMM_WORLD_SIZE", "4").set("OMPI_COMM_WORLD_RANK", "0").run();
+    expect_end(o, 2, {"OMPI_COMM_WORLD_SIZE", "4"}, "four ranks of Open MPI");
+    expect_no_step(o, "four ranks of Open MPI");
+}
+
+/* ---- 3: memory ---- */
+
+TEST_F(CliFailures, ALimitJustBelowThePlanIsRefusedAndThePlanItselfRuns)
+{
+    Words two = {"train.train_iters=1", "parallelism.tp=2"};
+    Metrics m = train(kTiny, two, 2).metrics;
+    int64_t plan = 0;
+    for (int rank : {0, 1})
+        plan = std::max(plan, m.planned(rank, ""));
+    ASSERT_GT(plan, 0);
+    std::string weights = path("w.safetensors"), metrics = path("limited.jsonl");
+    int before = files();
+    Outcome o = run(Words{"train", kTiny, "device.memory_limit=" + std::to_string(plan - 1),
+                          "checkpoint.save_weights=" + weights, "logging.metrics_file=" + metrics} +
+                        two,
+                    2);
+    expect_end(o, 3, {"device.memory_limit " + std::to_string(plan - 1), std::to_string(plan), "optimizer"}, "below");
+    expect_no_step(o, "below");
+    EXPECT_EQ(files(), before) << "something was written";
+    train(kTiny, two + Words{"device.memory_limit=" + std::to_string(plan)}, 2);
+}
+
+/* ---- 4: numbers ---- */
+
+TEST_F(CliFailures, ANonFiniteWeightEndsTheRunWithItsStep)
+{
+    std::string good = path("good.safetensors"), bad = path("bad.safetensors"), after = path("after.safetensors");
+    train(kTiny, {"train.train_iters=1", "checkpoint.save_weights=" + good});
+    for (double value : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        edit_weights(good, bad, [&](const std::string &name, std::vector<double> &v) {
+            if (name == "model.layers.1.mlp.up_proj.weight")
+                v[5] = value;
+        });
+        for (const Words &grid : {Words{}, Words{"parallelism.pp=2"}, Words{"parallelism.tp=2"}}) {
+            Outcome o = run(Words{"train", kTiny, "train.train_iters=5", "checkpoint.load_weights=" + bad,
+                                  "checkpoint.save_weights=" + after} +
+                                grid,
+                            grid.empty() ? 0 : 2);
+            expect_end(o, 4, {"step 1", "not finite"}, text_of(grid));
+            EXPECT_EQ(count(o.err, "plait: "), 1u) << "one message\n" << o;
+            EXPECT_FALSE(exists("after.safetensors")) << text_of(grid);
+        }
+    }
+}
+
+/* ---- 5: files ---- */
+
+TEST_F(CliFailures, OutputsThatCannotBeWrittenAreRefusedBeforeTheFirstStep)
+{
+    Words rows[] = {
+        {"checkpoint.save_weights=" + path("no/such/w.safetensors"), "no/such/w.safetensors"},
+        {"checkpoint.save_weights=" + directory(), directory()},
+        {"checkpoint.save_weights=/proc/w.safetensors", "/proc/w.safetensors"},
+        {"logging.metrics_file=" + path("no/such/m.jsonl"), "no/such/m.jsonl"},
+        {"logging.metrics_file=" + directory(), directory()},
+    };
+    for (const Words &r : rows)
+        for (int n : {0, 2}) {
+            Outcome o = run({"train", kTiny, r[0]}, n);
+            expect_end(o, 5, {r[1]}, r[0]);
+            expect_no_step(o, r[0]);
+            EXPECT_EQ(files(), 0) << r[0];
+        }
+}
+
+TEST_F(CliFailures, DataThatCannotBeUsedIsNamed)
+{
+    write("short.txt", "ten bytes.");
+    write("empty.txt", "");
+    struct {
+        const char *name;
+        Words args;
+        int code;
+        Words says;
+    } rows[] = {
+        {"missing", {"data.data_path=" + path("missing.txt")}, 5, {"missing.txt"}},
+        {"directory", {"data.data_path=" + directory()}, 5, {directory()}},
+        {"short", {"data.data_path=" + path("short.txt")}, 2, {"11", "33"}},
+        {"empty", {"data.data_path=" + path("empty.txt")}, 2, {"empty.txt is empty"}},
+        {"no_validation", {"data.split=1,0,0", "train.eval_interval=1"}, 2, {"validation"}},
+        {"small_vocabulary", {"model.vocab_size=256"}, 2, {"256", "257"}},
+        {"weights_missing", {"checkpoint.load_weights=" + path("missing.safetensors")}, 5, {"missing.safetensors"}},
+        {"weights_empty", {"checkpoint.load_weights=" + path("empty.txt")}, 5, {"empty.txt"}},
+    };
+    for (const auto &r : rows) {
+        Outcome o = run(Words{"train", kTiny} + r.args);
+        expect_end(o, r.code, r.says, r.name);
+        expect_no_step(o, r.name);
+    }
+    Outcome none = run({"train", write("none.yaml", "model: {arch: llama}\n")});
+    expect_end(none, 2, {"data.data_path"}, "no data");
+}
+
+TEST_F(CliFailures, WeightsOfAnotherModelAreRefusedWithNamesAndShapes)
+{
+    std::string weights = path("w.safetensors");
+    train(kTiny, {"train.train_iters=1", "checkpoint.save_weights=" + weights});
+    struct {
+        const char *name;
+        Words args, says;
+    } rows[] = {
+        {"wider", {"model.hidden_size=128"}, {"[257, 64]", "[257, 128]"}},
+        {"deeper", {"model.num_layers=5"}, {"model.layers.4."}},
+        {"shallower", {"model.num_layers=3"}, {"model.layers.3."}},
+        {"tied", {"model.tie_word_embeddings=true"}, {"lm_head.weight", "tie_word_embeddings"}},
+        {"gpt2", {"model.arch=gpt2", "model.num_query_groups=4"}, {"transformer."}},
+    };
+    for (const auto &r : rows)
+        for (int n : {0, 2}) {
+            Outcome o = run(Words{"train", kTiny, "checkpoint.load_weights=" + weights} + r.args, n);
+            expect_end(o, 5, r.says, r.name);
+            expect_no_step(o, r.name);
+        }
+}
+
+/* Two machines, one without the data. */
+TEST_F(CliFailures, AFileThatOneRankLacksIsNamedWithTheRank)
+{
+    ASSERT_EQ(Command({"mkdir", path("a"), path("b")}).run().code, 0);
+    write("a/text.txt", std::string(5000, 'x'));
+    auto in = [&](const char *where) {
+        return Words{"-n", "1", "-wdir", path(where), plait_binary(), "train", kTiny, "data.data_path=text.txt"};
+    };
+    Outcome o = ranks({in("a"), in("b")}).run();
+    expect_end(o, 5, {"rank 1", "text.txt"}, "second rank without data");
+    expect_no_step(o, "second rank without data");
+    write("b/text.txt", std::string(20, 'x')); /* truncated */
+    o = ranks({in("a"), in("b")}).run();
+    expect_end(o, 2, {"rank 1", "21"}, "second rank with less data");
+    write("b/text.txt", std::string(5000, 'x'));
+    Outcome well = ranks({in("a") + Words{"train.train_iters=1"}, in("b") + Words{"train.train_iters=1"}}).run();
+    expect_end(well, 0, {}, "both have it");
+}
+
+TEST_F(CliFailures, DataThatDiffersByRankIsRefused)
+{
+    ASSERT_EQ(Command({"mkdir", path("a"), path("b")}).run().code, 0);
+    write("a/text.txt", std::string(5000, 'x'));
+    write("b/text.txt", std::string(4000, 'x'));
+    auto in = [&](const char *where) {
+        return Words{"-n",
+                     "1",
+                     "-wdir",
+                     path(where),
+                     plait_binary(),
+                     "train",
+                     kTiny,
+                     "data.data_path=text.txt",
+                     "train.train_iters=1"};
+    };
+    Outcome o = ranks({in("a"), in("b")}).run();
+    expect_end(o, 5, {"text.txt", "5000", "4000"}, "another length");
+    std::string same_length(5000, 'x');
+    same_length[2500] = 'y';
+    write("b/text.txt", same_length);
+    o = ranks({in("a"), in("b")}).run();
+    expect_end(o, 5, {"text.txt"}, "one other byte");
+    expect_no_step(o, "one other byte");
+}
+
+TEST_F(CliFailures, DataTruncatedUnderWayDoesNotMatter)
+{
+    std::string text = write("text.txt", std::string(5000, 'x'));
+    Command c = plait(Words{"train", kTiny, "train.train_iters=200", "data.data_path=" + text}, 2);
+    c.start();
+    ASSERT_TRUE(c.wait_for("iteration        2/"));
+    write("text.txt", "");
+    expect_end(c.wait(), 0, {}, "truncated");
+}
+
+/* ---- 6: peers ---- */
+
+TEST_F(CliFailures, AStalledPeerEndsTheRun)
+{
+    Command c = plait(Words{"train", kTiny, "parallelism.tp=2", "comm.distributed_timeout_minutes=0.03"} + kEndless, 2);
+    c.limit(40).start();
+    ASSERT_TRUE(c.wait_for("iteration        2/"));
+    pid_t stalled = c.rank(1);
+    ASSERT_GT(stalled, 0);
+    ASSERT_EQ(kill(stalled, SIGSTOP), 0);
+    ASSERT_TRUE(!c.wait_for("never said"));
+    Outcome o = c.wait();
+    kill(stalled, SIGCONT);
+    EXPECT_EQ(o.code, 6) << o;
+    EXPECT_FALSE(o.timed_out) << o;
+    EXPECT_TRUE(o.left.empty()) << o;
+    EXPECT_NE(o.err.find("tensor"), std::string::npos) << "the group that waited\n" << o;
+    EXPECT_NE(o.err.find("[d0 p0 t0]"), std::string::npos) << "the rank that waited\n" << o;
+}
+
+TEST_F(CliFailures, AKilledRankEndsTheRunOnEveryGrid)
+{
+    for (const Words &grid : {Words{"parallelism.tp=2"}, Words{"parallelism.pp=2"}, Words{"parallelism.dp=2"}}) {
+        Command c = plait(Words{"train", kTiny} + grid + kEndless, 2);
+        c.limit(30).start();
+        ASSERT_TRUE(c.wait_for("iteration        2/"));
+        pid_t victim = c.rank(1);
+        ASSERT_GT(victim, 0);
+        kill(victim, SIGKILL);
+        Outcome o = c.wait();
+        EXPECT_NE(o.code, 0) << text_of(grid) << "\n" << o;
+        EXPECT_FALSE(o.timed_out) << text_of(grid) << "\n" << o;
+        EXPECT_TRUE(o.left.empty()) << text_of(grid) << "\n" << o;
+        EXPECT_NE((o.out + o.err).find("Killed"), std::string::npos) << text_of(grid) << "\n" << o;
+    }
+}
+
+/* ---- 7: signals ---- */
+
+class CliSignals : public CliFailures
+{
+  protected:
+    /* Sends `signal` in the middle of a run; weights and metrics must be whole. */
+    void stopped_by(int signal, int ranks, int receiver /* -1: mpiexec (or plait itself) */)
+    {
+        std::string what = "signal " + std::to_string(signal) + ", " + std::to_string(ranks) + " ranks, to " +
+                           std::to_string(receiver);
+        std::string weights = path("w.safetensors"), metrics = path("m.jsonl");
+        Command c = plait(
+            Words{"train", kTiny, "checkpoint.save_weights=" + weights, "logging.metrics_file=" + metrics} + kEndless,
+            ranks);
+        c.limit(40).start();
+        ASSERT_TRUE(c.wait_for("iteration        2/")) << what;
+        pid_t pid = receiver < 0 ? c.pid() : c.rank(receiver);
+        ASSERT_GT(pid, 0) << what;
+        kill(pid, signal);
+        Outcome o = c.wait();
+        expect_end(o, 7, {"signal " + std::to_string(signal), "weights saved"}, what);
+        EXPECT_EQ(count(o.err, "plait: "), 1u) << what << "\n" << o;
+        EXPECT_EQ(count_elements(read_weights(weights)), 180928) << what;
+        Metrics m = read_metrics(metrics);
+        EXPECT_TRUE(m.ended) << what;
+        EXPECT_GE(m.steps.size(), 2u) << what;
+        EXPECT_LT(m.steps.size(), 1000000u) << what;
+        std::filesystem::remove(weights);
+    }
+};
+
+TEST_F(CliSignals, OneProcessSavesAndEnds)
+{
+    stopped_by(SIGINT, 0, -1);
+    stopped_by(SIGTERM, 0, -1);
+}
+TEST_F(CliSignals, MpiexecPassesThemOn)
+{
+    stopped_by(SIGINT, 2, -1);
+    stopped_by(SIGTERM, 2, -1);
+}
+TEST_F(CliSignals, ASignalToOneRankStopsAll)
+{
+    stopped_by(SIGTERM, 2, 1);
+    stopped_by(SIGINT, 2, 0);
+}
+
+TEST_F(CliSignals, WithoutAFileForThemNoWeightsAreSaved)
+{
+    Command c = plait(Words{"train", kTiny} + kEndless);
+    c.start();
+    ASSERT_TRUE(c.wait_for("iteration        2/"));
+    kill(c.pid(), SIGTERM);
+    Outcome o = c.wait();
+    expect_end(o, 7, {"signal 15"}, "no file");
+    EXPECT_EQ(o.err.find("weights saved"), std::string::npos) << o;
+    EXPECT_EQ(files(), 0);
+}
+
+/* Whether a process has a handler for the signal. Waits until it has or has no more; false after 20 seconds. */
+bool catches(pid_t pid, int signal, bool want)
+{
+    for (int tries = 0; tries < 2000; tries++) {
+        std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+        for (std::string line; std::getline(status, line);)
+            if (line.compare(0, 7, "SigCgt:") == 0 &&
+                (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) == want)
+                return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+}
+
+/* The second one does not wait for the end of a step: these steps take minutes. */
+TEST_F(CliSignals, TheSecondOneEndsAtOnce)
+{
+    Words slow = {"model.hidden_size=256", "model.seq_length=1024", "batch.global_batch_size=64", "device.kernels=ref",
+                  "train.train_iters=2"};
+    Command c = plait(Words{"train", kTiny, "checkpoint.save_weights=" + path("w.safetensors")} + slow);
+    c.limit(60).start();
+    ASSERT_TRUE(c.wait_for("parameters of the model"));
+    ASSERT_TRUE(catches(c.pid(), SIGINT, true));
+    kill(c.pid(), SIGINT);
+    ASSERT_TRUE(catches(c.pid(), SIGINT, false)) << "the first one arrived";
+    kill(c.pid(), SIGINT);
+    Outcome o = c.wait();
+    EXPECT_EQ(o.code, 128 + SIGINT) << o;
+    EXPECT_FALSE(o.timed_out) << o;
+    EXPECT_EQ(files(), 0) << "half a file of weights";
+}

@@ -1,0 +1,85 @@
+/* plait generate: the same text on every grid. */
+#include "plait_test.h"
+
+namespace
+{
+
+class CliGenerate : public PlaitTest
+{
+  protected:
+    void SetUp() override
+    {
+        weights = path("w.safetensors");
+        train(kTiny, {"train.train_iters=40", "optimizer.lr=0.003", "checkpoint.save_weights=" + weights}, 0, 120);
+    }
+    std::string generated(const Words &options, int ranks = 0)
+    {
+        Outcome o = run(Words{"generate", weights, kTiny} + options, ranks);
+        EXPECT_EQ(o.code, 0) << text_of(options) << "\n" << o;
+        EXPECT_EQ(o.err, "") << text_of(options);
+        return o.out;
+    }
+    std::string weights;
+};
+
+} // namespace
+
+TEST_F(CliGenerate, TheTextDependsOnSeedAndTemperatureNotOnTheGrid)
+{
+    const Words prompt = {"--prompt", "The", "--bytes", "24"};
+    std::string greedy = generated(prompt + Words{"--temperature", "0"});
+    EXPECT_EQ(greedy.compare(0, 3, "The"), 0) << greedy;
+    EXPECT_EQ(greedy.back(), '\n');
+    EXPECT_LE(greedy.size(), 3u + 24u + 1u);
+    EXPECT_EQ(generated(prompt + Words{"--temperature", "0", "--seed", "2"}), greedy) << "nothing is drawn at 0";
+
+    std::string drawn = generated(prompt + Words{"--temperature", "0.8", "--seed", "1"});
+    EXPECT_NE(drawn, greedy);
+    EXPECT_EQ(generated(prompt), drawn) << "these are the defaults";
+    EXPECT_NE(generated(prompt + Words{"--seed", "2"}), drawn);
+
+    struct {
+        int ranks;
+        Words overrides;
+    } grids[] = {{2, {"parallelism.tp=2"}},
+                 {2, {"parallelism.pp=2"}},
+                 {2, {"zero_optimization.stage=3"}},
+                 {4, {"parallelism.tp=2", "parallelism.pp=2"}}};
+    for (const auto &g : grids) {
+        EXPECT_EQ(generated(prompt + Words{"--temperature", "0"} + g.overrides, g.ranks), greedy)
+            << text_of(g.overrides);
+        EXPECT_EQ(generated(prompt + g.overrides, g.ranks), drawn) << text_of(g.overrides);
+    }
+}
+
+/* A byte is drawn by its position and from the last seq_length tokens: continuing a text gives the same text. */
+TEST_F(CliGenerate, TheWindowSlidesBeyondTheSequenceLength)
+{
+    const std::string start = "In the beginning God created"; /* 28 of 32 tokens */
+    std::string all = generated({"--prompt", start, "--bytes", "20"});
+    ASSERT_GT(all.size(), start.size() + 12) << all;
+    std::string longer = all.substr(0, start.size() + 10);
+    std::string left = std::to_string(20 - 10);
+    EXPECT_EQ(generated({"--prompt", longer, "--bytes", left}), all);
+    /* What is outside of the window has no effect: another first byte, temperature 0. */
+    std::string prompt = std::string(40, 'a'), other = "b" + std::string(39, 'a');
+    std::string a = generated({"--prompt", prompt, "--bytes", "12", "--temperature", "0"});
+    std::string b = generated({"--prompt", other, "--bytes", "12", "--temperature", "0"});
+    EXPECT_EQ(a.substr(40), b.substr(40));
+}
+
+TEST_F(CliGenerate, NothingIsAddedToAPromptWhenNothingIsAskedFor)
+{
+    EXPECT_EQ(generated({"--prompt", "abc", "--bytes", "0"}), "abc\n");
+}
+
+TEST_F(CliGenerate, WeightsOfAnotherModelAreRefused)
+{
+    Outcome o = run({"generate", weights, kTiny, "--prompt", "x", "--bytes", "1", "model.num_layers=5"});
+    EXPECT_EQ(o.code, 5) << o;
+    EXPECT_NE(o.err.find("model.layers.4."), std::string::npos) << o;
+    o = run({"generate", path("missing"), kTiny, "--prompt", "x", "--bytes", "1"}, 2);
+    EXPECT_EQ(o.code, 5) << o;
+    EXPECT_NE(o.err.find("missing"), std::string::npos) << o;
+    EXPECT_TRUE(o.left.empty()) << o;
+}
