@@ -91,8 +91,8 @@ static plait_status run_tiles(const plait_exec *ex, plait_dtype dtype, const pla
         int64_t i = tile % c->m_count, j = tile / c->m_count;
         plait_gemm t = tile_of(g, dtype, c, i, j);
         int thread = omp_get_thread_num();
-        int status = plait_blas_tile_run(c->tile[i == c->m_count - 1][j == c->n_count - 1], thread,
-                                         (char *)ex->scratch + (size_t)thread * c->scratch, &t);
+        void *scratch = c->scratch > 0 ? (char *)ex->scratch + (size_t)thread * c->scratch : NULL;
+        int status = plait_blas_tile_run(c->tile[i == c->m_count - 1][j == c->n_count - 1], thread, scratch, &t);
         failed = status > failed ? status : failed;
     }
     if (failed)
