@@ -1,0 +1,18 @@
+# Numbers: against PyTorch, in 16 bits, one definition of loss and norm. All under mpiexec, also on one rank.
+function(plait_add_training_test name)
+  plait_add_test(${name} FILES ${name}.cpp ../parallel/mpi_main.cpp LINK plait_launcher ${ARGN})
+  target_compile_definitions(${name} PRIVATE PLAIT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+endfunction()
+
+foreach(ranks 1 2)
+  plait_add_training_test(test_golden NP ${ranks} TIMEOUT 120)
+endforeach()
+plait_add_training_test(test_precision NP 1 TIMEOUT 240 LABELS run)
+foreach(ranks 2 4)
+  plait_add_training_test(test_numerics_topology NP ${ranks} TIMEOUT 240 LABELS run)
+  plait_add_training_test(test_numerics_overflow NP ${ranks} TIMEOUT 120 LABELS run)
+endforeach()
+plait_add_training_test(test_numerics_loss NP 2 TIMEOUT 120 LABELS run)
+foreach(name exact avx2)
+  plait_add_training_test(test_numerics_${name} NP 1 TIMEOUT 120 LABELS run)
+endforeach()
