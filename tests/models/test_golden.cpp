@@ -175,7 +175,7 @@ TEST_P(Golden, MeetsPyTorch)
 
     Training run(Ranks::all, "tiny.yaml", config_of(c, path));
     expect_steps(run, fp64 ? 1e-10 : 1e-6, fp64 ? 1e-10 : 5e-6);
-    expect_weights(run.weights(), fp64 ? 1e-10 : 1e-4, fp64);
+    expect_weights(run.weights(), fp64 ? 1e-10 : 1e-5, fp64);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Golden, testing::ValuesIn(cases_here()),

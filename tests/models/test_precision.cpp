@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(, FollowsFp32, testing::ValuesIn(kSixteen),
 // ever.
 TEST(Masters, NormWeightsMoveByLessThanBf16CanShow)
 {
-    constexpr int kSteps = 20;
+    constexpr int kSteps = 100;
     Training run(Ranks::all, "tiny.yaml", {"precision.dtype=bf16", "optimizer.lr=6e-4"});
     run.steps(kSteps);
     int64_t elements = 0, moved = 0, representable = 0;
