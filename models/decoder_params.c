@@ -63,8 +63,8 @@ plait_status plait_build_tensor(const plait_param_builder *b, const plait_tensor
         p.row0 += topo->t * p.rows;
         break;
     case PLAIT_CUT_KV:
-        /* Replicas see the query heads of their own rank only. */
-        p.rows = spec->out / topo->tp * topo->kv_replicas;
+        /* Replicas see the query heads of their own rank only. A head has its rows, also fewer than there are ranks. */
+        p.rows = spec->out / (topo->tp / topo->kv_replicas);
         p.row0 += topo->t / topo->kv_replicas * p.rows;
         p.counted = topo->t % topo->kv_replicas == 0;
         p.partial = topo->kv_replicas > 1 ? PLAIT_GROUP_KV : PLAIT_GROUPS;

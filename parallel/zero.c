@@ -263,6 +263,8 @@ plait_status plait_zero_acquire(plait_zero *z, int unit, unsigned what, plait_un
         view->grad = z->units[unit].grad;
         if (z->shard_grads)
             PLAIT_TRY(open_scratch(z, unit, &view->grad));
+        z->stats.open_reductions +=
+            z->shard_grads ? z->scratch[1 - z->next_scratch].reduction != NULL : z->reductions.count > 0;
     }
     return PLAIT_OK;
 }

@@ -120,6 +120,7 @@ const void *plait_zero_param(const plait_zero *z, int unit);
 typedef struct plait_zero_stats {
     int max_gathered;     /* largest number of gathered units at any acquire */
     int early_reductions; /* gradient requests started before the step's last release */
+    int open_reductions;  /* acquires for a gradient while the request of the one before had not been waited for */
 } plait_zero_stats;
 plait_zero_stats plait_zero_get_stats(const plait_zero *z);
 

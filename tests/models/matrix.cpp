@@ -136,7 +136,10 @@ std::set<std::string> all_pairs()
     return pairs;
 }
 
-std::vector<Row> covering_rows()
+namespace
+{
+
+std::vector<Row> find_covering_rows()
 {
     // Pairs as numbers: the search asks for them some hundred thousand times.
     const std::vector<Row> candidates = product();
@@ -171,4 +174,12 @@ std::vector<Row> covering_rows()
         of_ranks[candidates[best].ranks()]++;
     }
     return chosen;
+}
+
+} // namespace
+
+const std::vector<Row> &covering_rows()
+{
+    static const std::vector<Row> rows = find_covering_rows();
+    return rows;
 }

@@ -66,6 +66,6 @@ std::set<std::string> pairs_of(const Row &row);
 // All pairs of all legal rows with all models and all recomputation.
 std::set<std::string> all_pairs();
 // Few rows that have all pairs: one after the other the row with most pairs that are still missing.
-std::vector<Row> covering_rows();
+const std::vector<Row> &covering_rows();
 
 #endif

@@ -26,7 +26,7 @@ TEST_F(Matrix, CoveringRowsHaveEveryPair)
 {
     const std::set<std::string> wanted = all_pairs();
     std::set<std::string> covered;
-    const std::vector<Row> rows = covering_rows();
+    const std::vector<Row> &rows = covering_rows();
     for (const Row &r : rows)
         covered.merge(pairs_of(r));
     EXPECT_GE(wanted.size(), 500u);
@@ -39,7 +39,7 @@ TEST_F(Matrix, CoveringRowsHaveEveryPair)
 // The rows of the same world size run side by side, so a test is not one row; a failure says which row it was.
 TEST_F(Matrix, CoveringRowsTrainLikeOneRankInFp64)
 {
-    const std::vector<Row> rows = covering_rows();
+    const std::vector<Row> &rows = covering_rows();
     EXPECT_EQ(run_rows(rows, fp64(), kFp64), (int)rows.size());
 }
 
@@ -58,7 +58,7 @@ TEST_F(Matrix, AllDegreesOne)
 TEST_F(Matrix, SomeRowsTrainLikeOneRankInFp32)
 {
     std::vector<Row> rows;
-    const std::vector<Row> all = covering_rows();
+    const std::vector<Row> &all = covering_rows();
     for (size_t i = 0; i < all.size(); i += 4)
         rows.push_back(all[i]);
     EXPECT_EQ(run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu"}, kFp32), (int)rows.size());

@@ -198,7 +198,8 @@ void check_traffic(plait_training &t)
                                      plait_comm_kind_name((plait_comm_kind)k) + " bytes, rank " +
                                      std::to_string(topo.rank);
             EXPECT_EQ(together, topo.dp * want.each[g][k] + want.together[g][k]) << what << " and its data ranks";
-            if (want.together[g][k] == 0)
+            if (want.together[g][k] == 0) {
                 EXPECT_EQ(mine.group[g].bytes[k], want.each[g][k]) << what;
+            }
         }
 }
