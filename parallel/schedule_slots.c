@@ -1,7 +1,8 @@
 #include "parallel/schedule_impl.h"
 
-#include <assert.h>
 #include <stdlib.h>
+
+#include "core/pack.h"
 
 /* A segment lives from one action of a (chunk, micro) to another, both included. */
 static void lifetime(const plait_schedule *s, plait_segment segment, plait_act_kind *first, plait_act_kind *last)
@@ -32,68 +33,36 @@ int plait_schedule_colour(const plait_schedule *s, plait_segment segment, int *s
     return slots;
 }
 
-/* Ranges in use, by offset. */
-typedef struct ranges {
-    struct {
-        size_t begin, end;
-        int64_t id;
-    } * at;
-    int num;
-} ranges;
-
-/* The lowest gap of at least `bytes`. */
-static size_t occupy(ranges *r, size_t bytes, int64_t id)
-{
-    size_t begin = 0;
-    int k = 0;
-    for (; k < r->num && r->at[k].begin - begin < bytes; k++)
-        begin = r->at[k].end;
-    for (int j = r->num++; j > k; j--)
-        r->at[j] = r->at[j - 1];
-    r->at[k].begin = begin;
-    r->at[k].end = begin + bytes;
-    r->at[k].id = id;
-    return begin;
-}
-
-static void release(ranges *r, int64_t id)
-{
-    int k = 0;
-    while (k < r->num && r->at[k].id != id)
-        k++;
-    if (k == r->num)
-        return; /* the segment does not exist for this chunk */
-    r->num--;
-    for (; k < r->num; k++)
-        r->at[k] = r->at[k + 1];
-}
-
 plait_status plait_schedule_pack(const plait_schedule *s, plait_segment segment, const size_t *bytes_of_chunk,
                                  size_t *offset_of, size_t *pool)
 {
+    plait_status st = PLAIT_OK;
     plait_act_kind first, last;
     lifetime(s, segment, &first, &last);
-    int64_t ids = (int64_t)s->chunks * s->micros;
-    ranges r = {malloc((size_t)ids * sizeof *r.at), 0};
-    if (!r.at)
-        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to place %lld pipeline slots", (long long)ids);
-    for (int64_t id = 0; id < ids; id++)
-        offset_of[id] = PLAIT_NO_OFFSET;
-
-    *pool = 0;
+    const int ids = s->chunks * s->micros;
+    plait_interval *at = calloc((size_t)ids + 1, sizeof *at); /* by first use */
+    int *place = calloc((size_t)ids + 1, sizeof *place);      /* of an id in `at`, -1: the segment does not exist */
+    int n = 0;
+    if (!at || !place)
+        PLAIT_FAIL_TO(done, st, OUT_OF_MEMORY, "no memory to place %d pipeline slots", ids);
+    for (int id = 0; id < ids; id++)
+        place[id] = -1;
     for (int i = 0; i < s->num_acts; i++) {
-        plait_act a = s->acts[i];
-        int64_t id = plait_schedule_id(s, a);
+        const plait_act a = s->acts[i];
+        const int64_t id = plait_schedule_id(s, a);
         if (a.kind == first) {
             size_t bytes = (bytes_of_chunk[a.chunk] + PLAIT_SLOT_ALIGN - 1) / PLAIT_SLOT_ALIGN * PLAIT_SLOT_ALIGN;
-            assert(r.num < ids);
-            offset_of[id] = occupy(&r, bytes, id);
-            if (offset_of[id] + bytes > *pool)
-                *pool = offset_of[id] + bytes;
+            place[id] = n;
+            at[n++] = (plait_interval){.first = i, .last = i, .bytes = bytes};
         }
-        if (a.kind == last)
-            release(&r, id);
+        if (a.kind == last && place[id] >= 0)
+            at[place[id]].last = i;
     }
-    free(r.at);
-    return PLAIT_OK;
+    PLAIT_TRY_TO(done, st, plait_pack(at, n, pool));
+    for (int id = 0; id < ids; id++)
+        offset_of[id] = place[id] < 0 ? PLAIT_NO_OFFSET : at[place[id]].offset;
+done:
+    free(place);
+    free(at);
+    return st;
 }
