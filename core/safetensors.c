@@ -195,7 +195,7 @@ static plait_status parse_tensors(plait_st_file *f)
 
 static plait_status open_into(plait_st_file *f, const char *path)
 {
-    int64_t file_bytes, length;
+    int64_t file_bytes = 0, length = 0;
     f->path = strdup(path);
     if (f->path == NULL)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory to open %s", path);

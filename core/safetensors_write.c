@@ -72,7 +72,7 @@ static plait_status print_header(plait_st_writer *w, FILE *out, const plait_st_s
                                  const plait_st_spec *const *sorted, int64_t count, const char *const *metadata,
                                  int64_t num_metadata, int64_t *data_bytes)
 {
-    int64_t at = 0, bytes;
+    int64_t at = 0, bytes = 0;
     fputs("{\"__metadata__\":{\"format\":\"pt\"", out);
     for (int64_t i = 0; i < num_metadata; i++) {
         fputc(',', out);
@@ -138,7 +138,7 @@ static plait_status create_into(plait_st_writer *w, const plait_st_spec *specs, 
     plait_status st = PLAIT_OK;
     char *header = NULL;
     size_t header_bytes = 0;
-    int64_t data_bytes;
+    int64_t data_bytes = 0;
     const plait_st_spec **sorted = malloc(((size_t)count + 1) * sizeof *sorted);
     FILE *out = open_memstream(&header, &header_bytes);
     if (sorted == NULL || out == NULL)

@@ -53,7 +53,7 @@ TEST_P(ConfigShipped, ResolvesWithItsNaturalWorld)
 }
 
 const Shipped kShipped[] = {
-    {"tiny", 1, 4},          {"tiny8", 1, 16},        {"quickstart", 8, 4},  {"bench-b6", 1, 1},
+    {"tiny", 1, 4},          {"tiny8", 1, 16},        {"quickstart", 8, 2},  {"bench-b6", 1, 1},
     {"gpt2-124m", 1, 1},     {"gpt3-1.3b", 32, 1},    {"gpt3-6.7b", 128, 2}, {"gpt3-175b", 1024, 192},
     {"gpt-530b", 2520, 280}, {"gpt-1t", 3072, 512},   {"llama2-7b", 64, 16}, {"llama2-70b", 256, 128},
     {"llama3-8b", 64, 8},    {"llama3-70b", 256, 64},

@@ -106,7 +106,7 @@ void read_eval(Object &o, const std::string &where, Metrics &m)
 void read_end(Object &o, const std::string &where, Metrics &m)
 {
     size_t i;
-    json_t *row;
+    json_t *row = nullptr;
     json_array_foreach(o.field("memory"), i, row)
     {
         std::string at = where + ", memory " + std::to_string(i);
