@@ -72,6 +72,7 @@ build() {
     must "configure $preset" cmake --preset "$preset" && must "build $preset" cmake --build --preset "$preset" -j "$jobs" -- -k 0
 }
 
+trap 'echo interrupted; exit 130' INT TERM
 start=$SECONDS
 if [ $install = 1 ]; then
     part install launcher/install-packages.sh test || { echo "0 passed, 1 failed"; exit 1; }
