@@ -31,12 +31,24 @@ static plait_status parse_number(const char *option, const char *text, double lo
     return PLAIT_OK;
 }
 
-static plait_status parse(int argc, char **argv, options *o)
+/* Without mpiexec a text is continued on one rank, on whatever grid the model was trained. The user's overrides come
+ * after these and win. */
+static const char *const one_rank[] = {
+    "parallelism.tensor_model_parallel_size=1", "parallelism.pipeline_model_parallel_size=1",
+    "parallelism.data_parallel_size=1",         "parallelism.virtual_pipeline_model_parallel_size=null",
+    "parallelism.pipeline_layout=null",         "parallelism.pipeline_schedule=null",
+    "batch.gradient_accumulation_steps=null",
+};
+enum { ONE_RANK = sizeof one_rank / sizeof *one_rank };
+
+static plait_status parse(int argc, char **argv, bool alone, options *o)
 {
     double bytes = -1, seed = 1;
-    *o = (options){.temperature = 0.8, .overrides = calloc((size_t)argc + 1, sizeof *o->overrides)};
+    *o = (options){.temperature = 0.8, .overrides = calloc((size_t)argc + ONE_RANK, sizeof *o->overrides)};
     if (!o->overrides)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
+    for (int i = 0; alone && i < ONE_RANK; i++)
+        o->overrides[o->num_overrides++] = one_rank[i];
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--prompt") == 0) {
@@ -159,7 +171,7 @@ done:
 plait_status plait_command_generate(plait_world *world, int argc, char **argv)
 {
     options o;
-    plait_status st = plait_comm_agree(world->comm, parse(argc, argv, &o));
+    plait_status st = plait_comm_agree(world->comm, parse(argc, argv, world->size == 1, &o));
     if (st == PLAIT_OK)
         st = generate(world, &o);
     free(o.overrides);

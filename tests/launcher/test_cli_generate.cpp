@@ -1,6 +1,9 @@
 /* plait generate: the same text on every grid. */
 #include "plait_test.h"
 
+#include <fstream>
+#include <iterator>
+
 namespace
 {
 
@@ -50,6 +53,22 @@ TEST_F(CliGenerate, TheTextDependsOnSeedAndTemperatureNotOnTheGrid)
             << text_of(g.overrides);
         EXPECT_EQ(generated(prompt + g.overrides, g.ranks), drawn) << text_of(g.overrides);
     }
+}
+
+/* The file may ask for any grid: without mpiexec one rank continues the text. */
+TEST_F(CliGenerate, OneRankNeedsNoGrid)
+{
+    const Words prompt = {"--prompt", "The", "--bytes", "12", "--temperature", "0"};
+    std::ifstream in(kTiny);
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    const std::string one = "pipeline_model_parallel_size: 1", two = "pipeline_model_parallel_size: 2";
+    ASSERT_NE(text.find(one), std::string::npos);
+    text.replace(text.find(one), one.size(), two);
+    const std::string config = path("two_stages.yaml");
+    std::ofstream(config) << text;
+    Outcome o = run(Words{"generate", weights, config, "data.data_path=null"} + prompt);
+    EXPECT_EQ(o.code, 0) << o;
+    EXPECT_EQ(o.out, generated(prompt));
 }
 
 /* A byte is drawn by its position and from the last seq_length tokens: continuing a text gives the same text. */
