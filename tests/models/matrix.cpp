@@ -7,8 +7,11 @@ namespace
 
 const char *const kZeroNames[] = {"stage 0", "stage 1", "stage 2", "stage 3", "gather_to_root"};
 const char *const kPipeNames[] = {"no pipeline", "gpipe", "1f1b", "interleaved"};
-const char *const kRecomputeNames[] = {"keep all",        "again core_attn", "again mlp_act", "again norms",
+const char *const kRecomputeNames[] = {"all kept",        "again core_attn", "again mlp_act", "again norms",
                                        "again 3 modules", "again each",      "again groups",  "again block"};
+// Recomputation as a dimension of pairs has four values; which modules and groups of which size meet both models.
+const char *const kRecomputeKinds[] = {"recompute none", "selective", "selective", "selective",
+                                       "selective",      "uniform",   "uniform",   "block"};
 const Overrides kRecomputeOverrides[] = {
     {},
     {"recompute.granularity=selective", "recompute.modules=[core_attn]"},
@@ -26,7 +29,7 @@ std::vector<std::string> values_of(const Row &r)
     return {"tp " + std::to_string(r.tp),     "pp " + std::to_string(r.pp), "dp " + std::to_string(r.dp),
             kZeroNames[(int)r.zero],          kPipeNames[(int)r.pipe],      r.sequence_parallel ? "sp" : "no sp",
             r.gpt ? "gpt2" : "llama",         r.tied ? "tied" : "untied",   r.dropout ? "dropout" : "no dropout",
-            kRecomputeNames[(int)r.recompute]};
+            kRecomputeKinds[(int)r.recompute]};
 }
 
 void set_model(Row *r, int model)
@@ -56,8 +59,8 @@ std::string Row::name() const
 {
     std::string text;
     for (const std::string &v : values_of(*this))
-        text += (text.empty() ? "" : ", ") + v;
-    return text;
+        text += v + ", ";
+    return text + kRecomputeNames[(int)recompute];
 }
 
 Overrides model_overrides(int model)
@@ -110,10 +113,10 @@ std::vector<Row> rotated_rows(int rotation)
 {
     std::vector<Row> rows = legal_rows();
     for (size_t i = 0; i < rows.size(); i++) {
-        // Shifts that leave no pair out but those of pp 8 and tp 8, which have four rows, with half of recomputation.
+        // Shifts that leave no pair out.
         const int round = (int)i / 8;
         set_model(&rows[i], ((int)i + rotation) % kModels);
-        rows[i].recompute = (Recompute)(((int)i + 3 * round + 4 * rotation) % (int)Recompute::kCount);
+        rows[i].recompute = (Recompute)(((int)i + round + 6 * rotation) % (int)Recompute::kCount);
     }
     return rows;
 }
@@ -125,6 +128,7 @@ std::set<std::string> pairs_of(const Row &row)
     for (size_t i = 0; i < v.size(); i++)
         for (size_t k = i + 1; k < v.size(); k++)
             pairs.insert(v[i] + " with " + v[k]);
+    pairs.insert(std::string(kRecomputeNames[(int)row.recompute]) + (row.gpt ? " with gpt2" : " with llama"));
     return pairs;
 }
 

@@ -14,7 +14,8 @@
  *             tp 2 pp 4: 6   pp 4 dp 2: 15  tp 2 dp 4: 10  pp 2 dp 4: 15  tp, pp, dp 2: 30       101
  *                                                                                       in all    152
  *
- * To each belong a model (GPT or Llama), tied or untied, dropout 0 or 0.1, and one way of recomputation.
+ * To each belong a model (GPT or Llama), tied or untied, dropout 0 or 0.1, and one way of recomputation:
+ * none, some modules (four sets), whole layers uniformly (each, or groups of three) or a block of them.
  */
 #ifndef PLAIT_TESTS_MATRIX_H
 #define PLAIT_TESTS_MATRIX_H
@@ -61,7 +62,8 @@ std::vector<Row> legal_rows();
 // The same 152 with models and recomputation dealt out; rotation is 0 or 1.
 std::vector<Row> rotated_rows(int rotation);
 
-// "tp 2 with stage 3": every pair of values of two dimensions that a row has.
+// "tp 2 with stage 3": every pair of values of two dimensions that a row has; and its exact way of recomputation with
+// its model.
 std::set<std::string> pairs_of(const Row &row);
 // All pairs of all legal rows with all models and all recomputation.
 std::set<std::string> all_pairs();

@@ -29,11 +29,20 @@ TEST_F(Matrix, CoveringRowsHaveEveryPair)
     const std::vector<Row> &rows = covering_rows();
     for (const Row &r : rows)
         covered.merge(pairs_of(r));
-    EXPECT_GE(wanted.size(), 500u);
+    EXPECT_GE(wanted.size(), 400u);
     for (const std::string &p : wanted)
         EXPECT_TRUE(covered.count(p)) << "no row has " << p;
-    if (test_world.rank == 0)
-        std::printf("%zu rows have all of %zu pairs\n", rows.size(), covered.size());
+    if (test_world.rank != 0)
+        return;
+    std::string last;
+    for (const std::string &p : covered) { // sorted: one line for all pairs of a value
+        const size_t with = p.find(" with ");
+        const std::string value = p.substr(0, with);
+        std::printf("%s%s", value == last ? ", " : ((last.empty() ? "" : "\n") + value + " with ").c_str(),
+                    p.c_str() + with + 6);
+        last = value;
+    }
+    std::printf("\n%zu rows have all of %zu pairs\n", rows.size(), covered.size());
 }
 
 // The rows of the same world size run side by side, so a test is not one row; a failure says which row it was.
@@ -43,7 +52,7 @@ TEST_F(Matrix, CoveringRowsTrainLikeOneRankInFp64)
     EXPECT_EQ(run_rows(rows, fp64(), kFp64), (int)rows.size());
 }
 
-// All degrees 1: every stage, and every way of recomputation with every model.
+// All degrees 1: every stage, every way of recomputation, every model.
 TEST_F(Matrix, AllDegreesOne)
 {
     std::vector<Row> rows;
