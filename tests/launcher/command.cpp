@@ -178,6 +178,8 @@ void Command::start()
 
 bool Command::pump(double until)
 {
+    if (out_ < 0 && err_ < 0)
+        return false; /* poll would wait for nobody */
     pollfd fds[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
     int milliseconds = std::max(0, static_cast<int>((until - now()) * 1e3));
     if (poll(fds, 2, milliseconds) <= 0)
