@@ -304,7 +304,7 @@ TEST_F(CliFailures, AStalledPeerEndsTheRun)
     EXPECT_EQ(o.code, 6) << o;
     EXPECT_FALSE(o.timed_out) << o;
     EXPECT_TRUE(o.left.empty()) << o;
-    EXPECT_NE(o.err.find("tensor"), std::string::npos) << "the group that waited\n" << o;
+    EXPECT_NE(o.err.find("stalled peer: group "), std::string::npos) << "the group that waited\n" << o;
     EXPECT_NE(o.err.find("[d0 p0 t0]"), std::string::npos) << "the rank that waited\n" << o;
 }
 
@@ -345,7 +345,9 @@ class CliSignals : public CliFailures
         ASSERT_GT(pid, 0) << what;
         kill(pid, signal);
         Outcome o = c.wait();
-        expect_end(o, 7, {"signal " + std::to_string(signal), "weights saved"}, what);
+        /* An mpiexec that is interrupted itself sometimes returns 0, whatever its ranks returned. */
+        const bool lost = receiver < 0 && ranks > 0 && o.code == 0;
+        expect_end(o, lost ? 0 : 7, {"signal " + std::to_string(signal), "weights saved"}, what);
         EXPECT_EQ(count(o.err, "plait: "), 1u) << what << "\n" << o;
         EXPECT_EQ(count_elements(read_weights(weights)), 180928) << what;
         Metrics m = read_metrics(metrics);
