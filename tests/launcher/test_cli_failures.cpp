@@ -304,7 +304,7 @@ TEST_F(CliFailures, AStalledPeerEndsTheRun)
     EXPECT_EQ(o.code, 6) << o;
     EXPECT_FALSE(o.timed_out) << o;
     EXPECT_TRUE(o.left.empty()) << o;
-    EXPECT_NE(o.err.find("stalled peer: group "), std::string::npos) << "the group that waited\n" << o;
+    EXPECT_NE(o.err.find(" has stood still for "), std::string::npos) << "what waited\n" << o;
     EXPECT_NE(o.err.find("[d0 p0 t0]"), std::string::npos) << "the rank that waited\n" << o;
 }
 
