@@ -110,7 +110,6 @@ plait_status plait_world_init(plait_world *w, int *argc, char ***argv)
 {
     int provided = 0;
     *w = (plait_world){.size = 1, .local_size = 1, .nodes = 1};
-    setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0); /* who aborts has said why */
     PLAIT_TRY_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
     w->mpi = true;
     PLAIT_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &w->rank));
