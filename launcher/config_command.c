@@ -49,10 +49,9 @@ static plait_status parse(int argc, char **argv, options *o)
 static plait_status print_parameters(const plait_config *cfg, int world)
 {
     const plait_model_ops *model = plait_model_find(cfg->model.arch);
-    int64_t total = 0, replicas = cfg->parallelism.tp / cfg->model.num_query_groups;
+    int64_t total = 0;
     plait_topology topo;
-    PLAIT_TRY(plait_topology_init(&topo, world, 0, (int)cfg->parallelism.tp, (int)cfg->parallelism.pp,
-                                  (int)cfg->parallelism.dp, replicas > 1 ? (int)replicas : 1, cfg->parallelism.order));
+    PLAIT_TRY(plait_topology_of(cfg, world, 0, &topo));
     printf("\nparameters on %d ranks = tensor %d x pipeline %d x data %d\n", world, topo.tp, topo.pp, topo.dp);
     for (int p = 0; p < topo.pp; p++) {
         int64_t stage = 0, held = 0;

@@ -10,7 +10,7 @@ PLAIT_BEGIN_DECLS
 typedef struct plait_progress {
     bool prints;   /* rank 0 */
     bool terminal; /* stdout is one: the bar is drawn and lines go above it */
-    int64_t iterations, log_interval, samples_per_log;
+    int64_t iterations, log_interval;
     double flops_per_token, started;
     bool log_throughput;
     /* since the last line */

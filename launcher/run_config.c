@@ -74,8 +74,7 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
 
     plait_topology topo;
     char prefix[64];
-    PLAIT_TRY(plait_topology_init(&topo, world->size, world->rank, (int)cfg->parallelism.tp, (int)cfg->parallelism.pp,
-                                  (int)cfg->parallelism.dp, 1, cfg->parallelism.order));
+    PLAIT_TRY(plait_topology_of(cfg, world->size, world->rank, &topo));
     snprintf(prefix, sizeof prefix, "[d%d p%d t%d] ", topo.d, topo.p, topo.t);
     plait_log_set_prefix(world->size > 1 ? prefix : "");
     return PLAIT_OK;

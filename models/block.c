@@ -16,43 +16,37 @@ static plait_status kept_or_temp(const plait_exec *ex, void *kept, plait_dtype d
     return kept ? PLAIT_OK : plait_temp(ex, dtype, n, out);
 }
 
+/* The split layer whose matrix and bias lie at these offsets of the unit; bias -1: none, or added after the sum. */
+static plait_linear linear(const plait_decoder *m, const plait_unit_view *v, int64_t in, int64_t out, int64_t weight,
+                           int64_t bias)
+{
+    return (plait_linear){.rows = m->dims.rows,
+                          .in = in,
+                          .out = out,
+                          .weight = plait_weight(m, v, weight),
+                          .bias = plait_weight(m, v, bias),
+                          .grad_weight = plait_grad(m, v, weight),
+                          .grad_bias = plait_grad(m, v, bias)};
+}
+
 static plait_linear qkv_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
 {
-    return (plait_linear){m->dims.rows,
-                          m->dims.hidden,
-                          m->dims.qkv,
-                          plait_weight(m, v, p->qkv),
-                          plait_weight(m, v, p->qkv_bias),
-                          plait_grad(m, v, p->qkv),
-                          plait_grad(m, v, p->qkv_bias)};
+    return linear(m, v, m->dims.hidden, m->dims.qkv, p->qkv, p->qkv_bias);
 }
 
 static plait_linear proj_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
 {
-    return (plait_linear){m->dims.rows,
-                          m->dims.heads * m->dims.head_dim,
-                          m->dims.hidden,
-                          plait_weight(m, v, p->proj),
-                          NULL,
-                          plait_grad(m, v, p->proj),
-                          NULL};
+    return linear(m, v, m->dims.heads * m->dims.head_dim, m->dims.hidden, p->proj, -1);
 }
 
 static plait_linear up_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
 {
-    return (plait_linear){m->dims.rows,
-                          m->dims.hidden,
-                          m->dims.up,
-                          plait_weight(m, v, p->up),
-                          plait_weight(m, v, p->up_bias),
-                          plait_grad(m, v, p->up),
-                          plait_grad(m, v, p->up_bias)};
+    return linear(m, v, m->dims.hidden, m->dims.up, p->up, p->up_bias);
 }
 
 static plait_linear down_layer(const plait_decoder *m, const plait_layer_params *p, const plait_unit_view *v)
 {
-    return (plait_linear){
-        m->dims.rows, m->dims.ffn, m->dims.hidden, plait_weight(m, v, p->down), NULL, plait_grad(m, v, p->down), NULL};
+    return linear(m, v, m->dims.ffn, m->dims.hidden, p->down, -1);
 }
 
 /* Attention of this rank's heads inside a row of q | k | v. */

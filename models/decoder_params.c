@@ -28,7 +28,7 @@ void plait_decoder_dims_init(plait_decoder_dims *d, const plait_config *cfg, con
     d->local_t0 = split ? topo->t * d->local_seq : 0;
     d->local_rows = d->local_seq * d->batch;
     d->qkv = (d->heads + 2 * d->kv_heads) * d->head_dim;
-    d->up = cfg->model.arch == PLAIT_ARCH_LLAMA ? 2 * d->ffn : d->ffn;
+    d->up = cfg->model.swiglu ? 2 * d->ffn : d->ffn;
 }
 
 plait_status plait_build_tensor(const plait_param_builder *b, const plait_tensor_spec *spec, int64_t *offset,

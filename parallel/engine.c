@@ -45,21 +45,11 @@ static plait_status plan(plait_engine *e, const plait_engine_options *o)
 
 static plait_status reserve_staging(plait_engine *e)
 {
-    const struct {
-        plait_comm *comm;
-        plait_group kind;
-    } groups[] = {
-        {e->groups.world, PLAIT_GROUP_WORLD},
-        {e->groups.tensor, PLAIT_GROUP_TENSOR},
-        {e->groups.data, PLAIT_GROUP_DATA},
-        {e->groups.pipe_act, PLAIT_GROUP_PIPELINE},
-        {e->groups.pipe_grad, PLAIT_GROUP_PIPELINE},
-        {e->groups.embedding, PLAIT_GROUP_EMBEDDING},
-        {e->groups.kv, PLAIT_GROUP_KV},
-    };
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        PLAIT_TRY(plait_comm_reserve(groups[i].comm, e->layout.comm[groups[i].kind].largest,
-                                     (size_t)e->cfg->comm.chunk_bytes, PLAIT_TIER_DEVICE, &e->ledger));
+    plait_group_comm all[PLAIT_GROUP_COMMS];
+    plait_group_comms(&e->groups, all);
+    for (int i = 0; i < PLAIT_GROUP_COMMS; i++)
+        PLAIT_TRY(plait_comm_reserve(all[i].comm, e->layout.comm[all[i].kind].largest, (size_t)e->cfg->comm.chunk_bytes,
+                                     PLAIT_TIER_DEVICE, &e->ledger));
     return PLAIT_OK;
 }
 
@@ -85,11 +75,8 @@ plait_status plait_engine_create(plait_world *world, const plait_engine_options 
     e->shape = o->shape;
     e->schedules.eval = e->schedules.logits = -1;
     e->scaler = plait_loss_scaler_of(cfg);
-    int tp = (int)cfg->parallelism.tp, replicas = tp / (int)cfg->model.num_query_groups;
     PLAIT_TRY_TO(fail, st, plait_kernels_find(cfg->device.kernels, cfg->device.isa, cfg->precision.dtype, &kernels));
-    PLAIT_TRY_TO(fail, st,
-                 plait_topology_init(&e->topo, world->size, world->rank, tp, (int)cfg->parallelism.pp,
-                                     (int)cfg->parallelism.dp, replicas > 1 ? replicas : 1, cfg->parallelism.order));
+    PLAIT_TRY_TO(fail, st, plait_topology_of(cfg, world->size, world->rank, &e->topo));
     PLAIT_TRY_TO(fail, st, plait_groups_create(world, &e->topo, &e->groups));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plan(e, o)));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, allocate(e)));

@@ -25,6 +25,14 @@ typedef struct plait_parts {
     void *logits_row; /* A (padded vocabulary): one row, gathered */
 } plait_parts;
 
+/* Every communicator of a rank with the kind of its group; the pipeline's has two. */
+enum { PLAIT_GROUP_COMMS = PLAIT_GROUPS + 1 };
+typedef struct plait_group_comm {
+    plait_comm *comm;
+    plait_group kind;
+} plait_group_comm;
+void plait_group_comms(const plait_groups *groups, plait_group_comm out[PLAIT_GROUP_COMMS]);
+
 /* Builds over p->arena (already there) with kernels k. The gather buffer of stage 3 is the caller's to plan afterwards.
  */
 plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const plait_config *cfg,

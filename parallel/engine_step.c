@@ -1,5 +1,6 @@
 /* One step, one evaluation, one row of logits. */
 #include <math.h>
+#include <string.h>
 
 #include "parallel/engine_impl.h"
 
@@ -67,24 +68,25 @@ static double own_loss(const plait_engine *e)
 
 static void reset_traffic(plait_engine *e)
 {
-    plait_comm *all[] = {e->groups.world,     e->groups.tensor,    e->groups.data, e->groups.pipe_act,
-                         e->groups.pipe_grad, e->groups.embedding, e->groups.kv};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        plait_comm_traffic_reset(all[i]);
+    plait_group_comm all[PLAIT_GROUP_COMMS];
+    plait_group_comms(&e->groups, all);
+    for (int i = 0; i < PLAIT_GROUP_COMMS; i++)
+        plait_comm_traffic_reset(all[i].comm);
 }
 
 static void note_traffic(plait_engine *e)
 {
-    e->traffic[PLAIT_GROUP_WORLD] = plait_comm_traffic(e->groups.world);
-    e->traffic[PLAIT_GROUP_TENSOR] = plait_comm_traffic(e->groups.tensor);
-    e->traffic[PLAIT_GROUP_DATA] = plait_comm_traffic(e->groups.data);
-    e->traffic[PLAIT_GROUP_EMBEDDING] = plait_comm_traffic(e->groups.embedding);
-    e->traffic[PLAIT_GROUP_KV] = plait_comm_traffic(e->groups.kv);
-    e->traffic[PLAIT_GROUP_PIPELINE] = plait_comm_traffic(e->groups.pipe_act);
-    plait_traffic gradients = plait_comm_traffic(e->groups.pipe_grad);
-    for (int k = 0; k < PLAIT_COMM_KINDS; k++) {
-        e->traffic[PLAIT_GROUP_PIPELINE].calls[k] += gradients.calls[k];
-        e->traffic[PLAIT_GROUP_PIPELINE].bytes[k] += gradients.bytes[k];
+    plait_group_comm all[PLAIT_GROUP_COMMS];
+    plait_group_comms(&e->groups, all);
+    memset(e->traffic, 0, sizeof e->traffic);
+    for (int i = 0; i < PLAIT_GROUP_COMMS; i++) {
+        const plait_traffic one = plait_comm_traffic(all[i].comm);
+        plait_traffic *sum = &e->traffic[all[i].kind];
+        sum->largest = one.largest > sum->largest ? one.largest : sum->largest;
+        for (int k = 0; k < PLAIT_COMM_KINDS; k++) {
+            sum->calls[k] += one.calls[k];
+            sum->bytes[k] += one.bytes[k];
+        }
     }
 }
 

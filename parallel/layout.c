@@ -1,6 +1,7 @@
 #include "parallel/layout.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/engine_impl.h"
 #include "parallel/lr_schedule.h"
@@ -220,12 +221,34 @@ done:
     return st;
 }
 
-static void note_comm(plait_layout *l, const plait_config *cfg, plait_group kind, const plait_comm *c)
+void plait_group_comms(const plait_groups *groups, plait_group_comm out[PLAIT_GROUP_COMMS])
 {
-    plait_traffic traffic = plait_comm_traffic(c);
-    l->comm[kind].largest = traffic.largest;
-    l->comm[kind].staging = plait_comm_staging_bytes(c, traffic.largest, (size_t)cfg->comm.chunk_bytes);
-    l->staging += l->comm[kind].staging;
+    const plait_group_comm all[PLAIT_GROUP_COMMS] = {
+        {groups->world, PLAIT_GROUP_WORLD},
+        {groups->tensor, PLAIT_GROUP_TENSOR},
+        {groups->data, PLAIT_GROUP_DATA},
+        {groups->pipe_act, PLAIT_GROUP_PIPELINE},
+        {groups->pipe_grad, PLAIT_GROUP_PIPELINE},
+        {groups->embedding, PLAIT_GROUP_EMBEDDING},
+        {groups->kv, PLAIT_GROUP_KV},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+/* What each group's staging has to hold; messages of the pipeline need none. */
+static void note_comms(plait_layout *l, const plait_config *cfg, const plait_groups *groups)
+{
+    plait_group_comm all[PLAIT_GROUP_COMMS];
+    plait_group_comms(groups, all);
+    for (int i = 0; i < PLAIT_GROUP_COMMS; i++) {
+        if (all[i].kind == PLAIT_GROUP_PIPELINE)
+            continue;
+        size_t largest = plait_comm_traffic(all[i].comm).largest;
+        size_t staging = plait_comm_staging_bytes(all[i].comm, largest, (size_t)cfg->comm.chunk_bytes);
+        l->comm[all[i].kind].largest = largest;
+        l->comm[all[i].kind].staging = staging;
+        l->staging += staging;
+    }
 }
 
 plait_status plait_layout_init(plait_layout *l, const plait_config *cfg, const plait_topology *topo,
@@ -250,11 +273,7 @@ plait_status plait_layout_init(plait_layout *l, const plait_config *cfg, const p
     PLAIT_TRY_TO(done, st, dry_gathers(l, &parts, schedules));
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         l->bytes[i] = plait_arena_high_water(parts.arena[i]);
-    note_comm(l, cfg, PLAIT_GROUP_WORLD, groups.world);
-    note_comm(l, cfg, PLAIT_GROUP_TENSOR, groups.tensor);
-    note_comm(l, cfg, PLAIT_GROUP_DATA, groups.data);
-    note_comm(l, cfg, PLAIT_GROUP_EMBEDDING, groups.embedding);
-    note_comm(l, cfg, PLAIT_GROUP_KV, groups.kv);
+    note_comms(l, cfg, &groups);
 done:
     plait_parts_deinit(&parts);
     plait_groups_destroy(&groups);

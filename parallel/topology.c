@@ -74,6 +74,13 @@ plait_status plait_topology_init(plait_topology *topo, int world, int rank, int 
     return PLAIT_OK;
 }
 
+plait_status plait_topology_of(const plait_config *cfg, int world, int rank, plait_topology *topo)
+{
+    const int tp = (int)cfg->parallelism.tp, replicas = tp / (int)cfg->model.num_query_groups;
+    return plait_topology_init(topo, world, rank, tp, (int)cfg->parallelism.pp, (int)cfg->parallelism.dp,
+                               replicas > 1 ? replicas : 1, cfg->parallelism.order);
+}
+
 int plait_topology_rank_of(const plait_topology *topo, int d, int p, int t)
 {
     return t * topo->stride_t + p * topo->stride_p + d * topo->stride_d;

@@ -7,7 +7,7 @@
 #ifndef PLAIT_PARALLEL_TOPOLOGY_H
 #define PLAIT_PARALLEL_TOPOLOGY_H
 
-#include "core/status.h"
+#include "core/config.h"
 
 #include <stdbool.h>
 
@@ -25,6 +25,8 @@ typedef struct plait_topology {
  * each (cp and ep, always 1, may be left out). */
 PLAIT_MUST_USE plait_status plait_topology_init(plait_topology *topo, int world, int rank, int tp, int pp, int dp,
                                                 int kv_replicas, const char *order);
+/* The topology that a resolved configuration describes. */
+PLAIT_MUST_USE plait_status plait_topology_of(const plait_config *cfg, int world, int rank, plait_topology *topo);
 int plait_topology_rank_of(const plait_topology *topo, int d, int p, int t);
 /* The same topology seen from another rank. */
 plait_topology plait_topology_at(const plait_topology *topo, int rank);

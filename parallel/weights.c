@@ -233,6 +233,18 @@ static bool is_known_buffer(const char *name)
     return false;
 }
 
+/* The file's token matrix, if the model's head is tied to it: its unit is used twice, or has a twin. */
+static const plait_st_tensor *tied_tokens(const plait_st_file *f, const logical_tensors *tensors)
+{
+    for (int i = 0; i < tensors->num_lists; i++) {
+        const plait_param_list *list = &tensors->lists[i];
+        for (int k = 0; k < list->num_units; k++)
+            if (list->units[k].tied || list->units[k].uses > 1)
+                return find(f, list->params[list->units[k].first_param].name);
+    }
+    return NULL;
+}
+
 /* A tied model's file may hold the head too, if it is the same. */
 static plait_status check_tied_head(const plait_st_file *f, const plait_st_tensor *head, const plait_st_tensor *tokens)
 {
@@ -251,22 +263,20 @@ static plait_status check_tied_head(const plait_st_file *f, const plait_st_tenso
 }
 
 /* All tensors of the model are there in the right shape, and nothing else is. */
-static plait_status check_file(const plait_st_file *f, const plait_engine *e, const logical_tensors *tensors)
+static plait_status check_file(const plait_st_file *f, const logical_tensors *tensors)
 {
-    const plait_st_tensor *tokens = NULL;
     for (int i = 0; i < tensors->count; i++) {
         const plait_param *p = tensors->params[i];
         const plait_st_tensor *t = find(f, p->name);
         if (!t)
             PLAIT_FAIL(IO, "%s: no tensor %s", plait_st_path(f), p->name);
         plait_shape want = file_shape(p);
+        if (same_shape(t, want))
+            continue;
         char is[96], should[96];
         shape_text(is, sizeof is, t->ndim, t->shape);
         shape_text(should, sizeof should, want.ndim, want.dim);
-        if (!same_shape(t, want))
-            PLAIT_FAIL(IO, "%s: %s has shape %s, the model needs %s", plait_st_path(f), t->name, is, should);
-        if (p->ndim == 2 && p->file_rows == plait_engine_config(e)->model.vocab_size && p->row0 == 0 && !tokens)
-            tokens = t;
+        PLAIT_FAIL(IO, "%s: %s has shape %s, the model needs %s", plait_st_path(f), t->name, is, should);
     }
     for (int64_t i = 0; i < plait_st_count(f); i++) {
         const plait_st_tensor *t = plait_st_at(f, i);
@@ -277,7 +287,7 @@ static plait_status check_file(const plait_st_file *f, const plait_engine *e, co
             continue;
         if (strcmp(t->name, "lm_head.weight") != 0)
             PLAIT_FAIL(IO, "%s: %s is no tensor of this model", plait_st_path(f), t->name);
-        PLAIT_TRY(check_tied_head(f, t, tokens));
+        PLAIT_TRY(check_tied_head(f, t, tied_tokens(f, tensors)));
     }
     return PLAIT_OK;
 }
@@ -311,7 +321,7 @@ static plait_status load(plait_engine *e, const plait_model_ops *model, const ch
     plait_st_file *f = NULL;
     PLAIT_TRY(plait_st_open(path, &f));
     PLAIT_TRY_TO(done, st, logical_tensors_init(&tensors, e, model));
-    PLAIT_TRY_TO(done, st, check_file(f, e, &tensors));
+    PLAIT_TRY_TO(done, st, check_file(f, &tensors));
     PLAIT_TRY_TO(done, st, plait_zero_fill(plait_engine_zero(e), file_values, f));
 done:
     logical_tensors_deinit(&tensors);

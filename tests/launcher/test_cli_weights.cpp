@@ -173,3 +173,36 @@ TEST_F(CliWeights, DamagedFilesAreRefusedOnEveryGrid)
             EXPECT_EQ(o.out.find("iteration"), std::string::npos) << r.name << "\n" << o;
         }
 }
+
+/* A file may hold the head of a tied model too, if it is the token matrix. Here another matrix, c_attn, has as many
+ * rows as there are words: which tensor is tied follows from the model, not from a shape. */
+TEST_F(CliWeights, TheHeadOfATiedModelMustBeItsTokenMatrix)
+{
+    const Words model = {"model.arch=gpt2",      "model.num_query_groups=4", "model.hidden_size=96",
+                         "model.vocab_size=288", "model.ffn_hidden_size=96", "model.num_layers=2"};
+    const Words tied =
+        model + Words{"model.tie_word_embeddings=true", "checkpoint.load_weights=" + path("b.safetensors")};
+    Weights apart = after(kStill + model + Words{"model.tie_word_embeddings=false"}, grid("one"), "a.safetensors");
+    const std::vector<double> &tokens = apart["transformer.wte.weight"].values;
+    ASSERT_EQ(tokens.size(), apart["lm_head.weight"].values.size());
+    ASSERT_EQ(apart["transformer.h.0.attn.c_attn.weight"].values.size(), tokens.size());
+
+    edit_weights(path("a.safetensors"), path("b.safetensors"),
+                 [&](const std::string &name, std::vector<double> &values) {
+                     if (name == "lm_head.weight")
+                         values = tokens;
+                 });
+    for (const char *name : {"one", "tp2", "pp2"})
+        train(kTiny, kStill + tied + grid(name).overrides, grid(name).ranks);
+
+    edit_weights(path("a.safetensors"), path("b.safetensors"),
+                 [&](const std::string &name, std::vector<double> &values) {
+                     if (name == "lm_head.weight") {
+                         values = tokens;
+                         values.back() += 1;
+                     }
+                 });
+    Outcome o = run(Words{"train", kTiny} + kStill + tied);
+    EXPECT_EQ(o.code, 5) << o;
+    EXPECT_NE(o.err.find("lm_head.weight differs from transformer.wte.weight"), std::string::npos) << o;
+}
