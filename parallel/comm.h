@@ -5,7 +5,7 @@
  * no memory is touched). All members of a group start the same operations in the same order.
  *
  * MPI makes no progress by itself and a blocking MPI call starves other ranks of the core: every wait is non-blocking +
- * test + yield and moves all open requests of the process, so waiting for one group cannot block another.
+ * test + yield or nap and moves all open requests of the process, so waiting for one group cannot block another.
  *
  * Reductions: every rank's contribution is rounded to the wire type, sums are formed in rank order in fp32 (fp64 for
  * fp64), and rounded once to the output type. So all ranks get the same bits, the same in every run. A maximum keeps
