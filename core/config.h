@@ -151,10 +151,8 @@ void plait_config_print(const plait_config *cfg, FILE *out, bool json);
 /* The reference page docs/configuration.md, from the table. */
 void plait_config_print_reference(FILE *out);
 
-/* 64-bit hash of every resolved value: ranks compare it to find out that they were given different configurations. */
-uint64_t plait_config_hash(const plait_config *cfg);
-/* After the hashes differed: a line "section.key: value" a key, so that two ranks' texts can be compared. The caller
- * frees it. */
+/* A line "section.key: value" a key: ranks compare their texts to find out that they were given different
+ * configurations. The caller frees it; NULL: no memory. */
 char *plait_config_dump(const plait_config *cfg);
 
 /* First layer of (virtual) stage k of S; the stage has layers [first(k), first(k + 1)). From pipeline_layout, or by the

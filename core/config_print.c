@@ -128,24 +128,6 @@ void plait_config_print(const plait_config *cfg, FILE *out, bool json)
 
 /* ---- comparing ranks ---- */
 
-/* FNV-1a, 64 bits (Fowler, Noll, Vo; RFC 9923). */
-static void hash_line(void *self, int row, const plait_key *k, const char *text)
-{
-    (void)row;
-    uint64_t *h = (uint64_t *)self;
-    const char *parts[] = {k->path, "\n", text, "\n"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        for (const char *s = parts[i]; *s; s++)
-            *h = (*h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
-}
-
-uint64_t plait_config_hash(const plait_config *cfg)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for_each_value(cfg, hash_line, &h);
-    return h;
-}
-
 static void dump_line(void *self, int row, const plait_key *k, const char *text)
 {
     (void)row;

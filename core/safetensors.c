@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #define METADATA "__metadata__"
 
@@ -315,4 +316,28 @@ plait_status plait_st_read(const plait_st_file *f, const plait_st_tensor *t, int
         }
     }
     return PLAIT_OK;
+}
+
+plait_status plait_st_hash(const plait_st_file *f, uint64_t *out)
+{
+    plait_status st = PLAIT_OK;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        PLAIT_FAIL(OUT_OF_MEMORY, "%s: no memory for its hash", f->path);
+    XXH3_64bits_reset(state);
+    for (int64_t i = 0; i < f->count; i++) {
+        const plait_st_tensor *t = &f->tensors[i];
+        unsigned char first[1024];
+        int64_t bytes = t->end - t->begin < (int64_t)sizeof first ? t->end - t->begin : (int64_t)sizeof first;
+        const int64_t numbers[] = {t->dtype, t->ndim, t->begin, t->end};
+        XXH3_64bits_update(state, t->name, strlen(t->name));
+        XXH3_64bits_update(state, numbers, sizeof numbers);
+        XXH3_64bits_update(state, t->shape, (size_t)t->ndim * sizeof *t->shape);
+        PLAIT_TRY_TO(done, st, plait_file_read(f->fd, f->path, f->data_at + t->begin, first, (size_t)bytes));
+        XXH3_64bits_update(state, first, (size_t)bytes);
+    }
+    *out = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    return st;
 }

@@ -76,6 +76,9 @@ const char *plait_st_path(const plait_st_file *f);
 PLAIT_MUST_USE plait_status plait_st_read(const plait_st_file *f, const plait_st_tensor *t, int64_t first, int64_t n,
                                           plait_dtype as, void *out);
 
+/* 64-bit hash of names, types, shapes and the first KiB of every tensor: whether two ranks read the same weights. */
+PLAIT_MUST_USE plait_status plait_st_hash(const plait_st_file *f, uint64_t *out);
+
 /* A tensor to be written: PLAIT_FP32, PLAIT_FP64, PLAIT_BF16 or PLAIT_FP16. */
 typedef struct plait_st_spec {
     const char *name;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 struct plait_text_data {
     uint8_t *bytes;
@@ -170,13 +171,9 @@ int64_t plait_text_data_length(const plait_text_data *d)
     return d->num_bytes;
 }
 
-/* FNV-1a */
 uint64_t plait_text_data_hash(const plait_text_data *d)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (int64_t i = 0; i < d->num_bytes; i++)
-        hash = (hash ^ d->bytes[i]) * UINT64_C(1099511628211);
-    return hash;
+    return XXH3_64bits(d->bytes, (size_t)d->num_bytes);
 }
 
 /* The words of a stream one after the other. */

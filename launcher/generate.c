@@ -158,7 +158,7 @@ static plait_status generate(plait_world *world, const options *o)
     PLAIT_TRY(plait_run_config(world, &cfg, o->config, o->overrides, o->num_overrides));
     plait_engine_options eo = {.cfg = &cfg, .model = plait_model_find(cfg.model.arch), .shape = {.logits = true}};
     PLAIT_TRY_TO(done, st, plait_engine_create(world, &eo, &engine));
-    PLAIT_TRY_TO(done, st, plait_weights_load(engine, eo.model, o->weights));
+    PLAIT_TRY_TO(done, st, plait_weights_load(engine, o->weights));
     PLAIT_TRY_TO(done, st, continue_text(engine, &cfg, o, world->rank == 0));
 done:
     if (st == PLAIT_OK || plait_comm_agreed()) {

@@ -11,7 +11,7 @@
 # As root, or through sudo. Says nothing and asks nothing when everything is there.
 set -euo pipefail
 
-build=(build-essential cmake ninja-build pkg-config mpich libmpich-dev libyaml-dev libjansson-dev libdnnl-dev)
+build=(build-essential cmake ninja-build pkg-config mpich libmpich-dev libyaml-dev libjansson-dev libxxhash-dev libdnnl-dev)
 quick=("${build[@]}" bible-kjv)
 # libomp-dev is the OpenMP of clang; git lists the files that the checks look at.
 test=("${build[@]}" libgtest-dev clang libomp-dev clang-format clang-tidy git)

@@ -76,7 +76,7 @@ static plait_status save(run *r)
     const char *path = r->cfg.checkpoint.save_weights;
     if (!path[0])
         return PLAIT_OK;
-    PLAIT_TRY(plait_weights_save(r->training.engine, r->training.model, path));
+    PLAIT_TRY(plait_weights_save(r->training.engine, path));
     if (r->world->rank == 0)
         printf("weights: %s\n", path);
     return PLAIT_OK;

@@ -55,11 +55,12 @@ static int eval_micros(const plait_training *t)
 
 plait_status plait_training_open(plait_training *t, plait_world *world, const plait_config *cfg)
 {
-    *t = (plait_training){.world = world, .cfg = cfg, .model = plait_model_find(cfg->model.arch)};
+    *t = (plait_training){.world = world, .cfg = cfg};
     PLAIT_TRY(plait_comm_agree(world->comm, open_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, compare_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, check_outputs(t)));
-    plait_engine_options o = {.cfg = cfg, .model = t->model, .shape = {.eval_micros = eval_micros(t)}};
+    plait_engine_options o = {
+        .cfg = cfg, .model = plait_model_find(cfg->model.arch), .shape = {.eval_micros = eval_micros(t)}};
     PLAIT_TRY(plait_engine_create(world, &o, &t->engine));
 
     plait_ledger *ledger = plait_engine_ledger(t->engine);
@@ -68,7 +69,7 @@ plait_status plait_training_open(plait_training *t, plait_world *world, const pl
     PLAIT_TRY(plait_batch_ramp_init(&t->ramp, cfg->batch.rampup_start, cfg->batch.rampup_increment,
                                     cfg->batch.rampup_samples, cfg->batch.global_batch_size,
                                     cfg->batch.micro_batch_size, cfg->parallelism.dp));
-    return cfg->checkpoint.load_weights[0] ? plait_weights_load(t->engine, t->model, cfg->checkpoint.load_weights)
+    return cfg->checkpoint.load_weights[0] ? plait_weights_load(t->engine, cfg->checkpoint.load_weights)
                                            : plait_engine_init_weights(t->engine);
 }
 

@@ -13,7 +13,6 @@ PLAIT_BEGIN_DECLS
 typedef struct plait_training {
     plait_world *world;
     const plait_config *cfg; /* resolved; outlives the training */
-    const plait_model_ops *model;
     plait_text_data *data;
     plait_engine *engine;
     plait_batch_ramp ramp;

@@ -72,6 +72,7 @@ plait_status plait_engine_create(plait_world *world, const plait_engine_options 
     if (!e)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of the engine");
     e->cfg = cfg;
+    e->model = o->model;
     e->shape = o->shape;
     e->schedules.eval = e->schedules.logits = -1;
     e->scaler = plait_loss_scaler_of(cfg);
@@ -128,6 +129,10 @@ int64_t plait_engine_updates(const plait_engine *e)
 const plait_config *plait_engine_config(const plait_engine *e)
 {
     return e->cfg;
+}
+const plait_model_ops *plait_engine_model(const plait_engine *e)
+{
+    return e->model;
 }
 const plait_topology *plait_engine_topology(const plait_engine *e)
 {

@@ -56,6 +56,7 @@ int64_t plait_engine_updates(const plait_engine *e);
 
 /* ---- to look at ---- */
 const plait_config *plait_engine_config(const plait_engine *e);
+const plait_model_ops *plait_engine_model(const plait_engine *e);
 const plait_topology *plait_engine_topology(const plait_engine *e);
 const plait_groups *plait_engine_groups(const plait_engine *e);
 const plait_param_list *plait_engine_params(const plait_engine *e);

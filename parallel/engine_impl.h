@@ -44,6 +44,7 @@ void plait_parts_deinit(plait_parts *p);
 
 struct plait_engine {
     const plait_config *cfg;
+    const plait_model_ops *model;
     plait_topology topo;
     plait_run_shape shape;
     plait_groups groups;

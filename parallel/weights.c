@@ -33,7 +33,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Every tensor that some rank counts, once, sorted by name. */
-static plait_status logical_tensors_init(logical_tensors *l, const plait_engine *e, const plait_model_ops *model)
+static plait_status logical_tensors_init(logical_tensors *l, const plait_engine *e)
 {
     plait_status st = PLAIT_OK;
     const plait_topology *topo = plait_engine_topology(e);
@@ -44,7 +44,7 @@ static plait_status logical_tensors_init(logical_tensors *l, const plait_engine 
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the list of tensors");
     for (int i = 0; i < topo->pp * topo->tp; i++) {
         plait_topology there = plait_topology_at(topo, plait_topology_rank_of(topo, 0, i / topo->tp, i % topo->tp));
-        PLAIT_TRY_TO(fail, st, model->params(plait_engine_config(e), &there, &l->lists[i]));
+        PLAIT_TRY_TO(fail, st, plait_engine_model(e)->params(plait_engine_config(e), &there, &l->lists[i]));
         total += l->lists[l->num_lists++].num_params;
     }
     l->params = calloc((size_t)total + 1, sizeof *l->params);
@@ -92,9 +92,9 @@ typedef struct save {
     void *buffer;            /* CHUNK elements */
 } save;
 
-static plait_status open_writer(save *s, const plait_model_ops *model, const char *path)
+static plait_status open_writer(save *s, const char *path)
 {
-    PLAIT_TRY(logical_tensors_init(&s->tensors, s->e, model));
+    PLAIT_TRY(logical_tensors_init(&s->tensors, s->e));
     plait_st_spec *specs = calloc((size_t)s->tensors.count, sizeof *specs);
     if (!specs)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the header of %s", path);
@@ -155,7 +155,7 @@ static plait_status move_rank(save *s, int owner, const plait_param_list *list)
     return PLAIT_OK;
 }
 
-static plait_status move_all(save *s, const plait_model_ops *model)
+static plait_status move_all(save *s)
 {
     const plait_topology *topo = plait_engine_topology(s->e);
     const bool whole = plait_engine_config(s->e)->zero.stage == 0;
@@ -164,7 +164,7 @@ static plait_status move_all(save *s, const plait_model_ops *model)
         if ((whole && there.d > 0) || (topo->rank != owner && topo->rank != 0))
             continue;
         plait_param_list list;
-        PLAIT_TRY(model->params(plait_engine_config(s->e), &there, &list));
+        PLAIT_TRY(plait_engine_model(s->e)->params(plait_engine_config(s->e), &there, &list));
         plait_status st = move_rank(s, owner, &list);
         plait_param_list_deinit(&list);
         PLAIT_TRY(st);
@@ -172,7 +172,7 @@ static plait_status move_all(save *s, const plait_model_ops *model)
     return PLAIT_OK;
 }
 
-plait_status plait_weights_save(plait_engine *e, const plait_model_ops *model, const char *path)
+plait_status plait_weights_save(plait_engine *e, const char *path)
 {
     plait_status st = PLAIT_OK;
     plait_comm *world = plait_engine_groups(e)->world;
@@ -181,8 +181,8 @@ plait_status plait_weights_save(plait_engine *e, const plait_model_ops *model, c
     s.buffer = malloc(CHUNK * sizeof(double));
     if (!s.buffer)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a chunk of %d weights", CHUNK);
-    PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? open_writer(&s, model, path) : PLAIT_OK));
-    PLAIT_TRY_TO(done, st, move_all(&s, model));
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? open_writer(&s, path) : PLAIT_OK));
+    PLAIT_TRY_TO(done, st, move_all(&s));
     plait_st_writer *writer = s.writer;
     s.writer = NULL;
     PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? plait_st_writer_commit(writer) : PLAIT_OK));
@@ -314,22 +314,39 @@ static plait_status file_values(void *self, const plait_param *p, int64_t begin,
     return PLAIT_OK;
 }
 
-static plait_status load(plait_engine *e, const plait_model_ops *model, const char *path)
+/* Ranks on other machines have files of their own: an older copy would give a model that is part this, part that. */
+static plait_status compare_file(plait_comm *world, const plait_st_file *f)
 {
-    plait_status st = PLAIT_OK;
+    uint64_t mine = 0;
+    plait_status st = plait_st_hash(f, &mine);
+    uint64_t root = mine;
+    PLAIT_TRY(plait_comm_broadcast_bytes(world, &root, sizeof root, 0));
+    PLAIT_TRY(st);
+    if (root != mine)
+        PLAIT_FAIL(IO, "%s has other weights here than on rank 0", plait_st_path(f));
+    return PLAIT_OK;
+}
+
+static plait_status open_checked(const plait_engine *e, const char *path, plait_st_file **out)
+{
     logical_tensors tensors = {0};
-    plait_st_file *f = NULL;
-    PLAIT_TRY(plait_st_open(path, &f));
-    PLAIT_TRY_TO(done, st, logical_tensors_init(&tensors, e, model));
-    PLAIT_TRY_TO(done, st, check_file(f, &tensors));
-    PLAIT_TRY_TO(done, st, plait_zero_fill(plait_engine_zero(e), file_values, f));
-done:
+    PLAIT_TRY(plait_st_open(path, out));
+    plait_status st = logical_tensors_init(&tensors, e);
+    if (st == PLAIT_OK)
+        st = check_file(*out, &tensors);
     logical_tensors_deinit(&tensors);
-    plait_st_close(f);
     return st;
 }
 
-plait_status plait_weights_load(plait_engine *e, const plait_model_ops *model, const char *path)
+plait_status plait_weights_load(plait_engine *e, const char *path)
 {
-    return plait_comm_agree(plait_engine_groups(e)->world, load(e, model, path));
+    plait_status st = PLAIT_OK;
+    plait_comm *world = plait_engine_groups(e)->world;
+    plait_st_file *f = NULL;
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, open_checked(e, path, &f)));
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, compare_file(world, f)));
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, plait_zero_fill(plait_engine_zero(e), file_values, f)));
+done:
+    plait_st_close(f);
+    return st;
 }

@@ -11,12 +11,13 @@
 PLAIT_BEGIN_DECLS
 
 /* Rank 0 writes: `path` is the old file or the whole new one. Collective; every rank returns the same status. */
-PLAIT_MUST_USE plait_status plait_weights_save(plait_engine *e, const plait_model_ops *model, const char *path);
+PLAIT_MUST_USE plait_status plait_weights_save(plait_engine *e, const char *path);
 
 /* Every rank reads what it holds. F32, F64, BF16 and F16 files; GPT-2 names with or without "transformer.". Refused
  * with names and shapes: a tensor that is missing, of another shape or not of this model, and a head in the file of a
- * tied model that differs from its token matrix. Collective; every rank returns the same status. */
-PLAIT_MUST_USE plait_status plait_weights_load(plait_engine *e, const plait_model_ops *model, const char *path);
+ * tied model that differs from its token matrix; a file with other weights than rank 0's. Collective; every rank
+ * returns the same status. */
+PLAIT_MUST_USE plait_status plait_weights_load(plait_engine *e, const char *path);
 
 PLAIT_END_DECLS
 #endif

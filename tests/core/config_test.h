@@ -70,6 +70,13 @@ class Loaded
         plait_value_text(&keys[row], reinterpret_cast<const char *>(&cfg) + keys[row].offset, text.data(), text.size());
         return text.data();
     }
+    std::string dump() const
+    {
+        char *text = plait_config_dump(&cfg);
+        std::string copy = text ? text : "";
+        free(text);
+        return copy;
+    }
     plait_config cfg{};
     plait_status status = PLAIT_OK;
     std::string error;

@@ -278,6 +278,34 @@ TEST_F(CliFailures, DataThatDiffersByRankIsRefused)
     expect_no_step(o, "one other byte");
 }
 
+/* An older copy of the weights on the second machine. */
+TEST_F(CliFailures, WeightsThatDifferByRankAreRefused)
+{
+    ASSERT_EQ(Command({"mkdir", path("a"), path("b")}).run().code, 0);
+    auto made = [&](const char *where, const char *seed) {
+        return run({"train", kTiny, "train.train_iters=1", seed,
+                    "checkpoint.save_weights=" + path(std::string(where) + "/w.safetensors")});
+    };
+    auto in = [&](const char *where) {
+        return Words{"-n",
+                     "1",
+                     "-wdir",
+                     path(where),
+                     plait_binary(),
+                     "train",
+                     kTiny,
+                     "train.train_iters=1",
+                     "checkpoint.load_weights=w.safetensors"};
+    };
+    expect_end(made("a", "train.seed=1"), 0, {}, "first weights");
+    expect_end(made("b", "train.seed=2"), 0, {}, "other weights");
+    Outcome o = ranks({in("a"), in("b")}).run();
+    expect_end(o, 5, {"w.safetensors", "other weights here than on rank 0", "rank 1"}, "another copy");
+    expect_no_step(o, "another copy");
+    expect_end(made("b", "train.seed=1"), 0, {}, "the same weights");
+    expect_end(ranks({in("a"), in("b")}).run(), 0, {}, "equal copies");
+}
+
 TEST_F(CliFailures, DataTruncatedUnderWayDoesNotMatter)
 {
     std::string text = write("text.txt", std::string(5000, 'x'));

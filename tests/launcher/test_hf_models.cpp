@@ -85,11 +85,11 @@ class Engine
 
     std::string load(const std::string &path)
     {
-        return plait_weights_load(e, ops(), path.c_str()) == PLAIT_OK ? "" : plait_error_text();
+        return plait_weights_load(e, path.c_str()) == PLAIT_OK ? "" : plait_error_text();
     }
     std::string save(const std::string &path)
     {
-        return plait_weights_save(e, ops(), path.c_str()) == PLAIT_OK ? "" : plait_error_text();
+        return plait_weights_save(e, path.c_str()) == PLAIT_OK ? "" : plait_error_text();
     }
     /* Every data rank sees the same 16 tokens and their successors. */
     void fill()

@@ -4,9 +4,6 @@
 
 #include "matrix.h"
 
-// What the models train to on one rank; made once a job and kind of numbers. Collective over the test's world.
-const std::vector<RunResult> &matrix_references(const Overrides &numbers, const Tolerance &tolerance);
-
 // Three steps of each row. Losses, norms and weights are those of one rank; replicated weights have equal bits; memory
 // and traffic are as planned and as the closed forms say; the pipeline keeps as many micro-batches as its schedule
 // says. Returns how many rows were run and compared in full. Collective over the test's world.

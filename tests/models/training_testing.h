@@ -192,7 +192,7 @@ class Training
         check(plait_training_evaluate(&training_, &loss));
         return loss;
     }
-    void save(const std::string &path) { check(plait_weights_save(engine(), training_.model, path.c_str())); }
+    void save(const std::string &path) { check(plait_weights_save(engine(), path.c_str())); }
     /* All logical tensors, on every rank. */
     Tensors weights()
     {
