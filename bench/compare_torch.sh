@@ -4,8 +4,9 @@
 #   bench/compare_torch.sh [--rounds N] [--steps N] [--threads N] [--dtype fp32|bf16] [--python PYTHON]
 #
 # The model is configs/bench-b6.yaml: GPT-2 with 6 layers of 384, 6 heads, 256 positions, batch 8, 8192 tokens, tied.
-# PYTHON has PyTorch and is only needed here. Prints every pair, the median ratio of tokens per second (Plait / PyTorch)
-# and the peak resident memory of both.
+# PYTHON has PyTorch and is only needed here. Prints every pair and the median ratios (Plait / PyTorch) of tokens
+# per second and of peak resident memory. Both sides clip gradients inside the timed step. Ends 1 when Plait is slower than 0.9
+# of PyTorch or takes more than half of its memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/measure.sh
@@ -55,5 +56,7 @@ for round in $(seq "$rounds"); do
     awk -v r="$round" -v p="$plait_speed" -v t="$torch_speed" -v pm="$plait_peak" -v tm="$torch_peak" \
         'BEGIN { printf "%5d %14.0f %14.0f %7.3f %16.0f %16.0f\n", r, p, t, p / t, pm / 1024, tm / 1024 }' | tee -a "$dir/pairs"
 done
-awk '{ print $4 }' "$dir/pairs" | median | sed 's/^/median ratio of speed: /'
-awk '{ print $5 / $6 }' "$dir/pairs" | median | sed 's/^/median ratio of memory: /'
+rc=0
+verdict speed "$(awk '{ print $4 }' "$dir/pairs" | median)" at-least 0.9 || rc=1
+verdict memory "$(awk '{ print $5 / $6 }' "$dir/pairs" | median)" at-most 0.5 || rc=1
+exit $rc

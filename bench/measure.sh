@@ -30,6 +30,15 @@ median() {
     sort -g | awk '{ v[NR] = $1 } END { if (!NR) exit 1; m = int((NR + 1) / 2); print NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2 }'
 }
 
+# verdict WHAT RATIO at-least|at-most BOUND: prints the ratio and whether it holds; returns 1 if it does not.
+verdict() {
+    awk -v what="$1" -v ratio="$2" -v side="$3" -v bound="$4" 'BEGIN {
+        holds = side == "at-least" ? ratio >= bound : ratio <= bound
+        printf "median ratio of %s: %.3f, %s %s: %s\n", what, ratio, side, bound, holds ? "holds" : "MISSED"
+        exit !holds
+    }'
+}
+
 # machine: what a reader has to know about where the numbers come from.
 machine() {
     printf '%s, %s cores, commit %s\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \

@@ -92,7 +92,7 @@ done:
 
 typedef struct rank_row {
     int64_t params;
-    size_t planned[PLAIT_MEM_KINDS], total;
+    size_t planned[PLAIT_MEM_KINDS], total, resident_before;
 } rank_row;
 
 static void print_row(FILE *out, const plait_topology *topo, const rank_row *r)
@@ -103,14 +103,15 @@ static void print_row(FILE *out, const plait_topology *topo, const rank_row *r)
     fprintf(out, " %14s\n", plait_grouped((int64_t)r->total));
 }
 
-plait_status plait_banner_print(plait_engine *e, FILE *out)
+plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *out)
 {
     const plait_topology *topo = plait_engine_topology(e);
     const plait_config *cfg = plait_engine_config(e);
     plait_comm *world = plait_engine_groups(e)->world;
     const bool prints = topo->rank == 0;
-    rank_row mine = {.params = plait_param_list_numel(plait_engine_params(e))}, row;
+    rank_row mine = {.params = plait_param_list_numel(plait_engine_params(e)), .resident_before = resident_before}, row;
     int64_t counted = 0;
+    size_t most_before = 0;
 
     for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++) {
         mine.planned[kind] = plait_engine_ledger(e)->planned[PLAIT_TIER_DEVICE][kind];
@@ -135,10 +136,13 @@ plait_status plait_banner_print(plait_engine *e, FILE *out)
         PLAIT_TRY(plait_comm_broadcast_bytes(world, &own, sizeof own, rank));
         plait_topology there = plait_topology_at(topo, rank);
         counted += there.d == 0 ? own : 0;
+        most_before = row.resident_before > most_before ? row.resident_before : most_before;
         if (prints && rank < MAX_ROWS)
             print_row(out, &there, &row);
     }
     if (prints) {
+        fprintf(out, "  beside these the program, MPI and other libraries: at most %s a rank\n",
+                plait_grouped((int64_t)most_before));
         fprintf(out, "parameters of the model: %s\n", plait_grouped(counted));
         fflush(out);
     }

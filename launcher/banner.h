@@ -8,8 +8,9 @@
 
 PLAIT_BEGIN_DECLS
 
-/* Rank 0 prints to `out`. Collective: bytes and parameters are those of every rank. */
-PLAIT_MUST_USE plait_status plait_banner_print(plait_engine *e, FILE *out);
+/* Rank 0 prints to `out`. resident_before: bytes that this rank's process held before the engine was made. Collective:
+ * bytes and parameters are those of every rank. */
+PLAIT_MUST_USE plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *out);
 
 /* "1,234,567" into a static ring of four. */
 const char *plait_grouped(int64_t n);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/json_out.h"
+#include "core/resident.h"
 
 static plait_status open_file(plait_metrics *m)
 {
@@ -76,57 +77,74 @@ plait_status plait_metrics_eval(plait_metrics *m, int64_t after_step, double los
 typedef struct rank_report {
     plait_ledger ledger;
     plait_traffic traffic[PLAIT_GROUPS];
+    size_t resident_before, resident_peak;
 } rank_report;
 
-static void print_memory(FILE *out, const plait_topology *topo, const rank_report *r, bool *comma)
+/* Between the elements of a list. */
+static void next(FILE *out, const char **separator)
+{
+    fputs(*separator, out);
+    *separator = ",";
+}
+
+static void print_memory(FILE *out, const plait_topology *topo, const rank_report *r, const char **separator)
 {
     for (int tier = 0; tier < PLAIT_TIERS; tier++)
         for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++) {
             if (tier != PLAIT_TIER_DEVICE && r->ledger.planned[tier][kind] == 0)
                 continue;
+            next(out, separator);
             fprintf(out,
-                    "%s{\"rank\":%d,\"coords\":{\"d\":%d,\"p\":%d,\"t\":%d},\"tier\":\"%s\",\"category\":\"%s\","
+                    "{\"rank\":%d,\"coords\":{\"d\":%d,\"p\":%d,\"t\":%d},\"tier\":\"%s\",\"category\":\"%s\","
                     "\"planned\":%zu,\"high_water\":%zu}",
-                    *comma ? "," : "", topo->rank, topo->d, topo->p, topo->t, plait_tier_name((plait_tier)tier),
+                    topo->rank, topo->d, topo->p, topo->t, plait_tier_name((plait_tier)tier),
                     plait_mem_kind_name((plait_mem_kind)kind), r->ledger.planned[tier][kind],
                     r->ledger.high_water[tier][kind]);
-            *comma = true;
         }
 }
 
-static void print_traffic(FILE *out, int rank, const rank_report *r, bool *comma)
+static void print_traffic(FILE *out, const plait_topology *topo, const rank_report *r, const char **separator)
 {
     for (int group = 0; group < PLAIT_GROUPS; group++)
         for (int op = 0; op < PLAIT_COMM_KINDS; op++) {
             if (r->traffic[group].calls[op] == 0)
                 continue;
-            fprintf(out, "%s{\"rank\":%d,\"group\":\"%s\",\"op\":\"%s\",\"calls\":%lld,\"bytes\":%lld}",
-                    *comma ? "," : "", rank, plait_group_name((plait_group)group),
-                    plait_comm_kind_name((plait_comm_kind)op), (long long)r->traffic[group].calls[op],
-                    (long long)r->traffic[group].bytes[op]);
-            *comma = true;
+            next(out, separator);
+            fprintf(out, "{\"rank\":%d,\"group\":\"%s\",\"op\":\"%s\",\"calls\":%lld,\"bytes\":%lld}", topo->rank,
+                    plait_group_name((plait_group)group), plait_comm_kind_name((plait_comm_kind)op),
+                    (long long)r->traffic[group].calls[op], (long long)r->traffic[group].bytes[op]);
         }
 }
 
-plait_status plait_metrics_end(plait_metrics *m, plait_engine *e)
+static void print_resident(FILE *out, const plait_topology *topo, const rank_report *r, const char **separator)
 {
+    next(out, separator);
+    fprintf(out, "{\"rank\":%d,\"before\":%zu,\"peak\":%zu}", topo->rank, r->resident_before, r->resident_peak);
+}
+
+plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before)
+{
+    static const struct {
+        const char *name;
+        void (*print)(FILE *out, const plait_topology *topo, const rank_report *r, const char **separator);
+    } lists[] = {{"memory", print_memory}, {"communication", print_traffic}, {"resident", print_resident}};
     const plait_topology *topo = plait_engine_topology(e);
     plait_comm *world = plait_engine_groups(e)->world;
-    rank_report mine = {.ledger = *plait_engine_ledger(e)}, one;
+    rank_report mine = {.ledger = *plait_engine_ledger(e),
+                        .resident_before = resident_before,
+                        .resident_peak = plait_resident_memory().peak};
     memcpy(mine.traffic, plait_engine_traffic(e), sizeof mine.traffic);
-    /* Two passes over the ranks, one a list, so that nothing has to be kept. */
-    for (int pass = 0; pass < 2; pass++) {
-        bool comma = false;
+    /* A pass over the ranks for each list, so that nothing has to be kept. */
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const char *separator = "";
         if (m->out)
-            fputs(pass == 0 ? "{\"memory\":[" : "],\"communication\":[", m->out);
+            fprintf(m->out, "%s\"%s\":[", i == 0 ? "{" : "],", lists[i].name);
         for (int rank = 0; rank < topo->world; rank++) {
-            one = mine;
+            rank_report one = mine;
             PLAIT_TRY(plait_comm_broadcast_bytes(world, &one, sizeof one, rank));
             plait_topology there = plait_topology_at(topo, rank);
-            if (m->out && pass == 0)
-                print_memory(m->out, &there, &one, &comma);
-            else if (m->out)
-                print_traffic(m->out, rank, &one, &comma);
+            if (m->out)
+                lists[i].print(m->out, &there, &one, &separator);
         }
     }
     if (!m->out)

@@ -4,8 +4,11 @@
  *    "tokens_per_second":..,"step_seconds":..}
  *   {"eval":{"after_step":50,"loss":..}}
  *   {"memory":[{"rank":0,"coords":{"d":0,"p":0,"t":0},"tier":"device","category":"parameters","planned":..,"high_water":..},..],
- *    "communication":[{"rank":0,"group":"tensor","op":"all_reduce","calls":..,"bytes":..},..]}        per training
- * step, at the end
+ *    "communication":[{"rank":0,"group":"tensor","op":"all_reduce","calls":..,"bytes":..},..],
+ *    "resident":[{"rank":0,"before":..,"peak":..},..]}
+ *
+ * The last comes at the end: communication is that of the last training step; resident is what the kernel says the
+ * process held before anything of the run was allocated (program, MPI and other libraries), and at most.
  */
 #ifndef PLAIT_LAUNCHER_METRICS_H
 #define PLAIT_LAUNCHER_METRICS_H
@@ -26,8 +29,8 @@ PLAIT_MUST_USE plait_status plait_metrics_open(plait_metrics *m, plait_comm *wor
 PLAIT_MUST_USE plait_status plait_metrics_step(plait_metrics *m, int64_t step, const plait_step_result *r, double lr,
                                                double tokens_per_second, double seconds);
 PLAIT_MUST_USE plait_status plait_metrics_eval(plait_metrics *m, int64_t after_step, double loss);
-/* What every rank held and sent. Collective. */
-PLAIT_MUST_USE plait_status plait_metrics_end(plait_metrics *m, plait_engine *e);
+/* What every rank held and sent; resident_before: bytes, of this rank. Collective. */
+PLAIT_MUST_USE plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before);
 void plait_metrics_close(plait_metrics *m);
 
 PLAIT_END_DECLS

@@ -41,10 +41,25 @@ bytes=$(wc -c <"$corpus")
 echo "King James Bible: $bytes bytes in $corpus"
 [ "$bytes" -eq $corpus_bytes ] || echo "not the $corpus_bytes bytes of Debian 12's bible-kjv: losses will differ from the documented ones"
 
+# check_evaluations METRICS: the validation loss falls each time and ends as low as documented.
+check_evaluations() {
+    sed -n 's/.*"after_step": *\([0-9]*\), *"loss": *\([0-9.eE+-]*\).*/\1 \2/p' "$1" | awk '
+        NR > 1 && $2 >= last { printf "validation loss did not fall at iteration %d: %f, before %f\n", $1, $2, last; bad = 1 }
+        { last = $2 }
+        END {
+            if (NR < 6) { printf "only %d evaluations\n", NR; bad = 1 }
+            if (last >= 1.75) { printf "validation loss %f, expected below 1.75\n", last; bad = 1 }
+            if (!bad) printf "validation loss fell at each of %d evaluations, to %f nats per byte\n", NR, last
+            exit bad
+        }'
+}
+
 start=$SECONDS
 say "train: mpiexec -n 8 $plait train $config $*"
 mpiexec -n 8 "$plait" train "$config" checkpoint.save_weights="$weights" logging.metrics_file=build/quickstart.jsonl "$@"
 train_seconds=$((SECONDS - start))
+# Overrides make another run, of which nothing is promised.
+[ $# -gt 0 ] || check_evaluations build/quickstart.jsonl
 
 # The weights fit any topology; without mpiexec one rank writes.
 say "sample: $plait generate $weights $config --prompt \"In the beginning\" --bytes 400"

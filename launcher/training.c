@@ -1,6 +1,7 @@
 #include "launcher/training.h"
 
 #include "core/file.h"
+#include "core/resident.h"
 #include "models/registry.h"
 #include "parallel/weights.h"
 
@@ -55,7 +56,7 @@ static int eval_micros(const plait_training *t)
 
 plait_status plait_training_open(plait_training *t, plait_world *world, const plait_config *cfg)
 {
-    *t = (plait_training){.world = world, .cfg = cfg};
+    *t = (plait_training){.world = world, .cfg = cfg, .resident_before = plait_resident_memory().now};
     PLAIT_TRY(plait_comm_agree(world->comm, open_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, compare_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, check_outputs(t)));

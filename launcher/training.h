@@ -16,7 +16,8 @@ typedef struct plait_training {
     plait_text_data *data;
     plait_engine *engine;
     plait_batch_ramp ramp;
-    int64_t consumed; /* samples */
+    int64_t consumed;       /* samples */
+    size_t resident_before; /* bytes of program and libraries, before anything of the run was allocated */
 } plait_training;
 
 /* Opens the text, checks that outputs can be written, allocates everything, and draws or loads the weights. Collective;

@@ -120,6 +120,11 @@ void read_end(Object &o, const std::string &where, Metrics &m)
         Object r(row, where + ", communication " + std::to_string(i));
         m.traffic.push_back({r.integer("rank"), r.text("group"), r.text("op"), r.integer("calls"), r.integer("bytes")});
     }
+    json_array_foreach(o.field("resident"), i, row)
+    {
+        Object r(row, where + ", resident " + std::to_string(i));
+        m.resident.push_back({r.integer("rank"), r.integer("before"), r.integer("peak")});
+    }
     EXPECT_FALSE(m.ended) << where << ": a second end";
     m.ended = true;
 }
@@ -153,6 +158,14 @@ int64_t Metrics::planned(int64_t rank, const std::string &category) const
     for (const MemoryRow &r : memory)
         if (r.rank == rank && r.tier == "device" && (category.empty() || r.category == category))
             sum += r.planned;
+    return sum;
+}
+
+int64_t Metrics::high_water(int64_t rank) const
+{
+    int64_t sum = 0;
+    for (const MemoryRow &r : memory)
+        sum += r.rank == rank ? r.high_water : 0;
     return sum;
 }
 

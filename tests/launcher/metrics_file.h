@@ -29,11 +29,15 @@ struct TrafficRow {
     std::string group, op;
     int64_t calls, bytes;
 };
+struct ResidentRow {
+    int64_t rank, before, peak;
+};
 struct Metrics {
     std::vector<StepLine> steps;
     std::vector<EvalLine> evals;
     std::vector<MemoryRow> memory;
     std::vector<TrafficRow> traffic;
+    std::vector<ResidentRow> resident;
     bool ended = false; /* the last line, memory and communication, is there */
 
     std::vector<double> losses() const;
@@ -41,6 +45,8 @@ struct Metrics {
     std::vector<double> rates() const;
     /* Planned bytes of a rank on the device: of one category, or of all with "". */
     int64_t planned(int64_t rank, const std::string &category) const;
+    /* Highest bytes handed out on a rank, in all tiers. */
+    int64_t high_water(int64_t rank) const;
 };
 
 /* What does not have the format is a failure of the test. */

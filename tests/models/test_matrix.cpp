@@ -73,4 +73,17 @@ TEST_F(Matrix, SomeRowsTrainLikeOneRankInFp32)
     EXPECT_EQ(run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu"}, kFp32), (int)rows.size());
 }
 
+// Plain gradient descent does not divide by the gradient's size: no element needs to be held apart, and the bound is
+// that of all.
+TEST_F(Matrix, SomeRowsTrainLikeOneRankInFp32WithSgd)
+{
+    std::vector<Row> rows;
+    const std::vector<Row> &all = covering_rows();
+    for (size_t i = 1; i < all.size(); i += 6)
+        rows.push_back(all[i]);
+    EXPECT_EQ(
+        run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu", "optimizer.type=SGD", "optimizer.lr=0.5"}, kFp32),
+        (int)rows.size());
+}
+
 } // namespace

@@ -196,20 +196,16 @@ void compare_numbers(const char *what, const std::vector<double> &got, const std
             << what << " of step " << i + 1 << ": " << got[i] << ", not " << want[i];
 }
 
-void compare_tensor(const std::string &name, const std::vector<double> &a, const std::vector<double> &b,
-                    const Tolerance &tolerance, double lr, size_t steps, const std::vector<bool> &apart)
+bool is_apart(const Elements &apart, const std::string &name, size_t i)
 {
-    double difference = 0, norm = 0;
-    for (size_t i = 0; i < b.size(); i++) {
-        norm += b[i] * b[i];
-        if (!apart.empty() && apart[i])
-            EXPECT_LE(std::fabs(a[i] - b[i]), (double)steps * lr) << name << "[" << i << "]";
-        else
-            difference += (a[i] - b[i]) * (a[i] - b[i]);
-    }
-    const double floor = lr * std::sqrt((double)b.size());
-    EXPECT_LE(std::sqrt(difference), tolerance.tensor * std::max(std::sqrt(norm), floor))
-        << name << ": of " << b.size() << " elements, norm " << std::sqrt(norm);
+    const auto of = apart.find(name);
+    return of != apart.end() && of->second[i];
+}
+
+// GPT's key bias moves nothing: softmax does not see it.
+bool is_key_bias(const std::string &name, size_t i, size_t n)
+{
+    return name.find("attn.c_attn.bias") != std::string::npos && i >= n / 3 && i < n / 3 * 2;
 }
 
 // Calls body for every tensor of the second file with its values in both. Returns the number of elements.
@@ -255,7 +251,7 @@ Elements next_to_zero_gradients(const std::string &before, const std::string &af
                         for (size_t i = 0; i < w0.size(); i++) {
                             const double moved = std::fabs(w1[i] - kept * w0[i]);
                             // below the rounding of w0: the gradient is 0 everywhere, as that of an absent token
-                            of.push_back(moved > 1e-15 * std::fabs(w0[i]) && moved < 0.5 * lr);
+                            of.push_back(moved > 1e-15 * std::fabs(w0[i]) && moved < 0.9 * lr);
                         }
                     });
     return found;
@@ -268,12 +264,29 @@ int64_t compare(const RunResult &got, const RunResult &want, const Tolerance &to
         return 0; /* said already */
     compare_numbers("loss", got.losses, want.losses, tolerance.loss);
     compare_numbers("gradient norm", got.norms, want.norms, tolerance.norm);
-    return for_each_tensor(got.weights, want.weights,
-                           [&](const plait_st_tensor &t, const std::vector<double> &a, const std::vector<double> &b) {
-                               const auto of = apart.find(t.name);
-                               compare_tensor(t.name, a, b, tolerance, lr, want.losses.size(),
-                                              of == apart.end() ? std::vector<bool>() : of->second);
-                           });
+    using Values = std::vector<double>;
+    // The elements apart first: from the second step on, what they differ by is in every gradient.
+    const double most = (double)want.losses.size() * lr;
+    double passed_on = 0;
+    for_each_tensor(got.weights, want.weights, [&](const plait_st_tensor &t, const Values &a, const Values &b) {
+        for (size_t i = 0; i < b.size(); i++) {
+            if (!is_apart(apart, t.name, i))
+                continue;
+            EXPECT_LE(std::fabs(a[i] - b[i]), most) << t.name << "[" << i << "]";
+            passed_on += is_key_bias(t.name, i, b.size()) ? 0 : (a[i] - b[i]) * (a[i] - b[i]);
+        }
+    });
+    passed_on = std::sqrt(passed_on) / 10;
+    return for_each_tensor(got.weights, want.weights, [&](const plait_st_tensor &t, const Values &a, const Values &b) {
+        double difference = 0, norm = 0;
+        for (size_t i = 0; i < b.size(); i++) {
+            norm += b[i] * b[i];
+            difference += is_apart(apart, t.name, i) ? 0 : (a[i] - b[i]) * (a[i] - b[i]);
+        }
+        const double floor = lr * std::sqrt((double)b.size());
+        EXPECT_LE(std::sqrt(difference), tolerance.tensor * std::max(std::sqrt(norm), floor) + passed_on)
+            << t.name << ": of " << b.size() << " elements, norm " << std::sqrt(norm) << ", passed on " << passed_on;
+    });
 }
 
 // ---- what a training holds ----

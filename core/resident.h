@@ -1,0 +1,20 @@
+/* core/resident.h: what the kernel says this process holds, to set beside the ledger. */
+#ifndef PLAIT_CORE_RESIDENT_H
+#define PLAIT_CORE_RESIDENT_H
+
+#include "core/status.h"
+
+#include <stddef.h>
+
+PLAIT_BEGIN_DECLS
+
+/* Bytes in memory, of the program, its libraries and everything allocated; pages shared with other processes count in
+ * each that has touched them. 0 where /proc/self/status does not tell. */
+typedef struct plait_resident {
+    size_t now, peak; /* VmRSS, VmHWM */
+} plait_resident;
+
+plait_resident plait_resident_memory(void);
+
+PLAIT_END_DECLS
+#endif
