@@ -183,5 +183,9 @@ void plait_comm_use_p2p(plait_comm *c);
  * variable that says more and what it says, else NULL. */
 const char *plait_comm_foreign_launcher(int mpi_size, long *ranks);
 
+/* Whether the MPI of that text (MPI_Get_library_version) is an MPICH before 4.2, whose MPI_Finalize can hang when ranks
+ * are joined by UCX over TCP (pmodels/mpich#6596). */
+bool plait_comm_finalize_may_hang(const char *library_version);
+
 PLAIT_END_DECLS
 #endif

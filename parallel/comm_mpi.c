@@ -1,4 +1,5 @@
 /* The world, its groups, and what set-up needs: agreement and broadcast of bytes. */
+#include "core/log.h"
 #include "parallel/comm_impl.h"
 
 #include <limits.h>
@@ -53,6 +54,26 @@ const char *plait_comm_foreign_launcher(int mpi_size, long *ranks)
         return "SLURM_STEP_NUM_TASKS";
     *ranks = number_in("SLURM_NTASKS");
     return *ranks > 1 && getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID") ? "SLURM_NTASKS" : NULL;
+}
+
+bool plait_comm_finalize_may_hang(const char *library_version)
+{
+    int major, minor;
+    return sscanf(library_version, "MPICH Version: %d.%d", &major, &minor) == 2 &&
+           (major < 4 || (major == 4 && minor < 2));
+}
+
+static void warn_of_finalize(const plait_world *w)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    if (w->nodes == 1 || w->rank != 0 || MPI_Get_library_version(version, &length) != MPI_SUCCESS ||
+        !plait_comm_finalize_may_hang(version))
+        return;
+    plait_log(PLAIT_LOG_WARN,
+              "%d nodes with %.*s: before 4.2 MPICH can hang when the run is over (everything is written by then); "
+              "start with the mpiexec and libraries of a later one",
+              w->nodes, (int)strcspn(version, "\n"), version);
 }
 
 static plait_status find_nodes(plait_world *w)
@@ -134,6 +155,7 @@ plait_status plait_world_init(plait_world *w, int *argc, char ***argv)
     if (w->size > 1)
         PLAIT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi));
     PLAIT_TRY(make_world(w, mpi));
+    warn_of_finalize(w);
     return PLAIT_OK;
 }
 

@@ -235,4 +235,16 @@ TEST(Cores, AreSharedOutOnlyWhenTheyFit)
     EXPECT_EQ(first, all);
 }
 
+TEST(Mpich, BeforeFourTwoMayHangInFinalize)
+{
+    EXPECT_TRUE(
+        plait_comm_finalize_may_hang("MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\n"));
+    EXPECT_TRUE(plait_comm_finalize_may_hang("MPICH Version:      4.1.3\n"));
+    EXPECT_TRUE(plait_comm_finalize_may_hang("MPICH Version:      3.4"));
+    EXPECT_FALSE(plait_comm_finalize_may_hang("MPICH Version:      4.2.0\n"));
+    EXPECT_FALSE(plait_comm_finalize_may_hang("MPICH Version:      5.0.2\n"));
+    EXPECT_FALSE(plait_comm_finalize_may_hang("Open MPI v4.1.4, package: Debian OpenMPI"));
+    EXPECT_FALSE(plait_comm_finalize_may_hang(""));
+}
+
 } // namespace
