@@ -10,8 +10,8 @@
 namespace
 {
 
-// As kFp32, but for tensors: among the thousands of biases of 64 elements in these rows one was at 1.5e-5, by an element
-// with a small gradient.
+// As kFp32, but for tensors: among the thousands of biases of 64 elements in these rows one was at 1.5e-5, by an
+// element with a small gradient.
 const Tolerance kFp32Everywhere = {1e-6, 5e-6, 2e-5};
 
 class FullMatrix : public testing::TestWithParam<int>
