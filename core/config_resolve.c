@@ -97,6 +97,13 @@ static void clash(checker *c, const char *path, const char *format, ...)
     plait_errors_add(&c->errors, "%s%s %s", where, path, text);
 }
 
+/* A key that was given, but does nothing in this configuration. `with`: in which it would. */
+static void check_effect(checker *c, const char *path, bool has_effect, const char *with)
+{
+    if (!has_effect && is_given(c->cfg, path))
+        clash(c, path, "has an effect only with %s: set it to null", with);
+}
+
 static const char *arch_name(const plait_config *cfg)
 {
     return cfg->model.arch == PLAIT_ARCH_LLAMA ? "llama" : "gpt2";
@@ -201,16 +208,15 @@ static void check_memory(checker *c)
     if (cfg->zero.keep_full_gradients && stage != 2)
         clash(c, "zero_optimization.keep_full_gradients", "true needs zero_optimization.stage 2, not %lld", stage);
 
+    check_effect(c, "zero_optimization.prefetch_units", stage == 3, "zero_optimization.stage 3");
+
     bool selective = cfg->recompute.granularity == PLAIT_RECOMPUTE_SELECTIVE;
     bool full = cfg->recompute.granularity == PLAIT_RECOMPUTE_FULL;
-    if (!selective && is_given(cfg, "recompute.modules"))
-        clash(c, "recompute.modules", "has an effect only with recompute.granularity selective: set it to null");
+    check_effect(c, "recompute.modules", selective, "recompute.granularity selective");
     if (selective && cfg->recompute.modules == 0)
         clash(c, "recompute.modules", "is empty, but recompute.granularity is selective");
-    if (!full && is_given(cfg, "recompute.method"))
-        clash(c, "recompute.method", "has an effect only with recompute.granularity full: set it to null");
-    if (!full && is_given(cfg, "recompute.num_layers"))
-        clash(c, "recompute.num_layers", "has an effect only with recompute.granularity full: set it to null");
+    check_effect(c, "recompute.method", full, "recompute.granularity full");
+    check_effect(c, "recompute.num_layers", full, "recompute.granularity full");
     if (cfg->recompute.num_layers > cfg->model.num_layers)
         clash(c, "recompute.num_layers", "%lld is above model.num_layers %lld", (ll)cfg->recompute.num_layers,
               (ll)cfg->model.num_layers);
@@ -238,12 +244,16 @@ static void check_numbers(checker *c)
         plait_double_text(cfg->optimizer.lr, lr, sizeof lr);
         clash(c, "optimizer.min_lr", "%s is above optimizer.lr %s", min_lr, lr);
     }
-    if (cfg->optimizer.type != PLAIT_OPTIM_SGD && is_given(cfg, "optimizer.momentum"))
-        clash(c, "optimizer.momentum", "has an effect only with optimizer.type SGD: set it to null");
-    bool wsd = cfg->lr.style == PLAIT_LR_WSD;
+    bool sgd = cfg->optimizer.type == PLAIT_OPTIM_SGD;
+    check_effect(c, "optimizer.momentum", sgd, "optimizer.type SGD");
+    check_effect(c, "optimizer.betas", !sgd, "optimizer.type AdamW");
+    check_effect(c, "optimizer.eps", !sgd, "optimizer.type AdamW");
+
+    bool wsd = cfg->lr.style == PLAIT_LR_WSD, decays = cfg->lr.style != PLAIT_LR_CONSTANT;
+    check_effect(c, "optimizer.min_lr", decays, "lr_scheduler.style linear, cosine or WSD");
+    check_effect(c, "lr_scheduler.decay_iters", decays, "lr_scheduler.style linear, cosine or WSD");
+    check_effect(c, "lr_scheduler.wsd_decay_iters", wsd, "lr_scheduler.style WSD");
     ll warmup = cfg->lr.warmup_iters, decay = cfg->lr.decay_iters, tail = wsd ? cfg->lr.wsd_decay_iters : 0;
-    if (!wsd && is_given(cfg, "lr_scheduler.wsd_decay_iters"))
-        clash(c, "lr_scheduler.wsd_decay_iters", "has an effect only with lr_scheduler.style WSD: set it to null");
     if (wsd && warmup + tail > decay)
         clash(c, "lr_scheduler.warmup_iters",
               "%lld + lr_scheduler.wsd_decay_iters %lld = %lld is above "

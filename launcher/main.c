@@ -1,4 +1,5 @@
 /* plait: MPI first, then arguments, so that a rank with bad ones cannot leave the others waiting. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,15 @@ static plait_status dispatch(plait_world *world, int argc, char **argv)
     return commands[command].run(world, argc - 1, argv + 1);
 }
 
+/* What a command printed may still be on its way. Only rank 0 prints. */
+static plait_status flush_output(const plait_world *world)
+{
+    errno = 0;
+    if (world->rank == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        PLAIT_FAIL(IO, "standard output: %s", errno ? strerror(errno) : "not all of it could be written");
+    return PLAIT_OK;
+}
+
 /* The first cause: by all ranks together (one prints), or by this rank alone, which then ends the job. */
 static int fail(plait_world *world, plait_status st)
 {
@@ -96,6 +106,8 @@ int main(int argc, char **argv)
         return plait_status_exit_code(st);
     }
     st = dispatch(&world, argc, argv);
+    if (st == PLAIT_OK)
+        st = flush_output(&world);
     int code = st == PLAIT_OK ? 0 : fail(&world, st);
     plait_world_finalize(&world);
     return code;

@@ -32,8 +32,9 @@ void plait_metrics_close(plait_metrics *m)
 static plait_status end_line(plait_metrics *m)
 {
     fputc('\n', m->out);
-    if (fflush(m->out) != 0)
-        PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, strerror(errno));
+    errno = 0;
+    if (fflush(m->out) != 0 || ferror(m->out))
+        PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, errno ? strerror(errno) : "an earlier write failed");
     return PLAIT_OK;
 }
 

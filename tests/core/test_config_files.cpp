@@ -147,7 +147,8 @@ TEST(ConfigPrint, DumpTellsTwoConfigurationsApart)
 TEST(ConfigPrint, DumpReadsBack)
 {
     Loaded a("", {"parallelism.pipeline_layout=[6,6]", "topology.pp=2", "device.memory_limit=512MiB",
-                  "optimizer.lr=0.1", "batch.rampup_batch_size=[1,1,10]", "batch.global_batch_size=4"});
+                  "optimizer.lr=0.1", "batch.rampup_batch_size=[1,1,10]", "batch.global_batch_size=4",
+                  "lr_scheduler.style=cosine", "zero_optimization.stage=3"});
     ASSERT_EQ(a.resolve(2), PLAIT_OK) << a.error;
     std::vector<std::string> overrides;
     std::stringstream lines(a.dump());

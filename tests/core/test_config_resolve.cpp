@@ -214,7 +214,16 @@ const Clash kClashes[] = {
      "override: device.kernels cpu has no fp64 (precision.dtype): take ref or auto"},
     {"momentum_of_adamw", 1, "optimizer.momentum=0.9",
      "override: optimizer.momentum has an effect only with optimizer.type SGD: set it to null"},
-    {"min_lr_above_lr", 1, "optimizer.min_lr=0.1 optimizer.lr=0.01",
+    {"adamw_keys_of_sgd", 1, "optimizer.type=SGD optimizer.betas=[0.9,0.95] optimizer.eps=1e-8",
+     "override: optimizer.betas has an effect only with optimizer.type AdamW: set it to null\n"
+     "override: optimizer.eps has an effect only with optimizer.type AdamW: set it to null"},
+    {"decay_of_a_constant_rate", 1, "optimizer.min_lr=0 lr_scheduler.decay_iters=100",
+     "override: optimizer.min_lr has an effect only with lr_scheduler.style linear, cosine or WSD: set it to null\n"
+     "override: lr_scheduler.decay_iters has an effect only with lr_scheduler.style linear, cosine or WSD: set it to "
+     "null"},
+    {"prefetch_of_whole_parameters", 2, "zero_optimization.prefetch_units=1 zero_optimization.stage=2",
+     "override: zero_optimization.prefetch_units has an effect only with zero_optimization.stage 3: set it to null"},
+    {"min_lr_above_lr", 1, "optimizer.min_lr=0.1 optimizer.lr=0.01 lr_scheduler.style=cosine",
      "override: optimizer.min_lr 0.1 is above optimizer.lr 0.01"},
     {"warmup_after_decay", 1, "lr_scheduler.warmup_iters=200",
      "override: lr_scheduler.warmup_iters 200 is above lr_scheduler.decay_iters 100"},

@@ -104,9 +104,9 @@ Command::Command(std::vector<std::string> args) : args_(std::move(args))
 
 Command::Command(Command &&other) noexcept
     : args_(std::move(other.args_)), environment_(std::move(other.environment_)),
-      directory_(std::move(other.directory_)), mark_(std::move(other.mark_)), limit_(other.limit_),
-      started_(other.started_), address_space_(other.address_space_), terminal_(other.terminal_), pid_(other.pid_),
-      out_(other.out_), err_(other.err_), outcome_(std::move(other.outcome_))
+      directory_(std::move(other.directory_)), output_(std::move(other.output_)), mark_(std::move(other.mark_)),
+      limit_(other.limit_), started_(other.started_), address_space_(other.address_space_), terminal_(other.terminal_),
+      pid_(other.pid_), out_(other.out_), err_(other.err_), outcome_(std::move(other.outcome_))
 {
     other.pid_ = other.out_ = other.err_ = -1;
 }
@@ -135,6 +135,11 @@ Command &Command::set(const std::string &name, const std::string &value)
 Command &Command::limit(double seconds)
 {
     limit_ = seconds;
+    return *this;
+}
+Command &Command::output(const std::string &path)
+{
+    output_ = path;
     return *this;
 }
 Command &Command::terminal()
@@ -166,7 +171,7 @@ void Command::start()
         setpgid(0, 0);
         int nothing = open("/dev/null", O_RDONLY);
         dup2(nothing, 0);
-        dup2(out[1], 1);
+        dup2(output_.empty() ? out[1] : open(output_.c_str(), O_WRONLY), 1);
         dup2(err[1], 2);
         become(args_, directory_, environment_, address_space_);
     }
@@ -210,12 +215,13 @@ bool Command::wait_for(const std::string &text)
 Outcome Command::wait()
 {
     int status = 0;
+    rusage usage = {};
     pid_t ended = 0;
-    while ((ended = waitpid(pid_, &status, WNOHANG)) == 0) {
+    while ((ended = wait4(pid_, &status, WNOHANG, &usage)) == 0) {
         if (now() - started_ > limit_) {
             outcome_.timed_out = true;
             kill_all();
-            ended = waitpid(pid_, &status, 0);
+            ended = wait4(pid_, &status, 0, &usage);
             break;
         }
         if (!pump(now() + 0.05)) /* it closed its outputs and still runs */
@@ -223,6 +229,7 @@ Outcome Command::wait()
     }
     outcome_.seconds = now() - started_;
     outcome_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    outcome_.peak_bytes = SANITIZED ? 0 : usage.ru_maxrss * INT64_C(1024);
     pid_ = -1;
     for (double until = now() + 2; now() < until && pump(until);)
         ;

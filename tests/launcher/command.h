@@ -17,7 +17,8 @@ struct Outcome {
     int code = -1; /* exit code; 128 + number for a signal */
     bool timed_out = false;
     double seconds = 0;
-    std::string out, err;          /* on a terminal both are in out */
+    int64_t peak_bytes = 0; /* most resident memory of the process itself; 0 under a sanitizer, which has its own */
+    std::string out, err;   /* on a terminal both are in out */
     std::vector<std::string> left; /* processes that were there a moment after the end, by name */
 };
 /* The command line is said by gtest's message; this prints the rest. */
@@ -35,8 +36,9 @@ class Command
     Command &in(const std::string &directory);
     Command &set(const std::string &name, const std::string &value); /* environment; "": not set */
     Command &limit(double seconds);                                  /* 60 */
-    Command &terminal();                   /* standard output and error are a pseudo-terminal */
-    Command &address_space(int64_t bytes); /* no effect under a sanitizer, which reserves terabytes */
+    Command &output(const std::string &path); /* standard output goes to a file or device that is there */
+    Command &terminal();                      /* standard output and error are a pseudo-terminal */
+    Command &address_space(int64_t bytes);    /* no effect under a sanitizer, which reserves terabytes */
 
     Outcome run();
 
@@ -56,7 +58,7 @@ class Command
 
     std::vector<std::string> args_;
     std::map<std::string, std::string> environment_;
-    std::string directory_, mark_;
+    std::string directory_, output_, mark_;
     double limit_ = 60, started_ = 0;
     int64_t address_space_ = 0;
     bool terminal_ = false;

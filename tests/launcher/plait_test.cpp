@@ -34,12 +34,6 @@ std::string text_of(const Words &words)
     return all;
 }
 
-Words operator+(Words a, const Words &b)
-{
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-
 Directory::Directory()
 {
     std::string name = testing::TempDir() + "plait-XXXXXX";

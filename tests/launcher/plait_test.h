@@ -2,6 +2,7 @@
 #ifndef PLAIT_TESTS_LAUNCHER_PLAIT_TEST_H
 #define PLAIT_TESTS_LAUNCHER_PLAIT_TEST_H
 
+#include "../words.h"
 #include "command.h"
 #include "metrics_file.h"
 
@@ -11,8 +12,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
-using Words = std::vector<std::string>;
 
 /* A directory of its own, removed at the end. */
 class Directory
@@ -68,7 +67,6 @@ std::string source(const std::string &relative);
 
 /* One line that says what was run. */
 std::string text_of(const Words &words);
-Words operator+(Words a, const Words &b);
 
 Weights read_weights(const std::string &path);
 /* Writes the file again with values changed by `change` (name, values), types kept. */

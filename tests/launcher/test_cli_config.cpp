@@ -285,6 +285,8 @@ TEST_F(CliConfig, HostileFilesAreRefusedInBoundedTimeAndMemory)
     for (const auto &r : rows) {
         Command c = plait({"config", write("hostile.yaml", r.yaml)});
         Outcome o = c.address_space(1000000000).limit(20).run();
+        EXPECT_LT(o.seconds, 2) << r.name;
+        EXPECT_LT(o.peak_bytes, 100000000) << r.name;
         EXPECT_EQ(o.code, 2) << r.name << "\n" << o;
         EXPECT_NE(o.err.find("hostile.yaml"), std::string::npos) << r.name << "\n" << o;
     }

@@ -76,11 +76,29 @@ TEST_F(CliFailures, ARunForFourRanksSaysWithHowManyItWasStarted)
     for (int started : {0, 3, 8}) {
         std::string what = std::to_string(started) + " ranks";
         Outcome o = run(args, started, 20);
-        expect_end(o, 2, {"4", std::to_string(started ? started : 1)}, what);
+        expect_end(
+            o, 2,
+            {"= 4 ranks are needed", started ? "but " + std::to_string(started) + " ranks were" : "but 1 rank was"},
+            what);
+        EXPECT_LT(o.seconds, 5) << what;
         EXPECT_EQ(count(o.err, "plait: "), 1u) << what << "\n" << o;
         expect_no_step(o, what);
         EXPECT_EQ(files(), 0) << what;
     }
+}
+
+TEST_F(CliFailures, ABatchThatTheRanksCannotMakeIsRefusedWithItsNumbers)
+{
+    Words args = {"train",
+                  kTiny,
+                  "parallelism.tp=2",
+                  "batch.global_batch_size=16",
+                  "batch.micro_batch_size=2",
+                  "batch.gradient_accumulation_steps=3"};
+    Outcome o = run(args, 4, 20);
+    expect_end(o, 2, {"16 != 2 * 3 * 2", "(data 2 = 4 ranks / (tensor 2 * pipeline 1))"}, text_of(args));
+    EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
+    expect_no_step(o, text_of(args));
 }
 
 TEST_F(CliFailures, RanksThatWereToldDifferentThingsAreRefused)
@@ -104,7 +122,7 @@ TEST_F(CliFailures, RanksThatWereToldDifferentThingsAreRefused)
     for (const auto &r : rows) {
         Outcome o = ranks({good, r.second}).run();
         expect_end(o, r.code, r.says, r.name);
-        EXPECT_LT(o.seconds, 20) << r.name;
+        EXPECT_LT(o.seconds, 10) << r.name;
         expect_no_step(o, r.name);
     }
 }
@@ -181,6 +199,28 @@ TEST_F(CliFailures, OutputsThatCannotBeWrittenAreRefusedBeforeTheFirstStep)
             expect_no_step(o, r[0]);
             EXPECT_EQ(files(), 0) << r[0];
         }
+}
+
+/* /dev/full can be opened; what is written to it fails as on a full disk. */
+TEST_F(CliFailures, ADiskThatFillsUnderWayEndsTheRun)
+{
+    Words endless = Words{"train", kTiny, "logging.metrics_file=/dev/full"} + kEndless;
+    for (int n : {0, 2}) {
+        Outcome o = run(endless, n);
+        expect_end(o, 5, {"logging.metrics_file /dev/full", "No space left"}, text_of(endless));
+        EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
+    }
+}
+
+TEST_F(CliFailures, OutputThatNobodyCanReadIsAFailure)
+{
+    for (const Words &args : {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"},
+                              Words{"version"}, Words{"help"}, Words{"train", kTiny, "train.train_iters=1"}}) {
+        Command c = plait(args);
+        Outcome o = c.output("/dev/full").run();
+        expect_end(o, 5, {"file: standard output: "}, text_of(args));
+        EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
+    }
 }
 
 TEST_F(CliFailures, DataThatCannotBeUsedIsNamed)
@@ -367,7 +407,7 @@ class CliSignals : public CliFailures
         Command c = plait(
             Words{"train", kTiny, "checkpoint.save_weights=" + weights, "logging.metrics_file=" + metrics} + kEndless,
             ranks);
-        c.limit(40).start();
+        c.limit(30).start();
         ASSERT_TRUE(c.wait_for("iteration        2/")) << what;
         pid_t pid = receiver < 0 ? c.pid() : c.rank(receiver);
         ASSERT_GT(pid, 0) << what;

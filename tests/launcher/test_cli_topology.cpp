@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <thread>
+#include <fstream>
+#include <sched.h>
 
 namespace
 {
@@ -34,7 +35,24 @@ class CliTopology : public PlaitTest
         expect_near(m.norms(), one.norms(), bound, what + ": norm", steps);
         return m;
     }
+    /* Loss of one step from saved weights, on the samples from `first_sample` on. */
+    double next_loss(const Words &overrides, const std::string &weights, int first_sample, int ranks = 0)
+    {
+        Metrics m = train(kTiny,
+                          overrides + Words{"train.train_iters=1", "checkpoint.load_weights=" + weights,
+                                            "data.first_sample=" + std::to_string(first_sample)},
+                          ranks)
+                        .metrics;
+        return m.steps.size() == 1 ? m.steps[0].loss : NAN;
+    }
 };
+
+/* Those that this process may use, as `nproc` says. */
+int number_of_cores()
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
+}
 
 /* Parameters that the ranks hold for the model: the banner's own sum. */
 std::string model_parameters(const Outcome &o)
@@ -126,6 +144,38 @@ TEST_F(CliTopology, FullAnyNumberOfMicroBatchesOfOtherSchedules)
             }
 }
 
+/* Which schedule is executed shows in the most memory that activations took: 1F1B never has more micro-batches under
+ * way than stages, GPipe has all of them. */
+TEST_F(CliTopology, OneForwardOneBackwardIsWhatRuns)
+{
+    auto activations = [&](const std::string &schedule, int micros) {
+        std::string what = schedule + ", " + std::to_string(micros) + " micro-batches";
+        Metrics m = train(kTiny,
+                          Words{"parallelism.pipeline_schedule=" + schedule, "train.train_iters=2",
+                                "batch.global_batch_size=" + std::to_string(2 * micros)} +
+                              grid(1, 2),
+                          2)
+                        .metrics;
+        std::map<int64_t, int64_t> by_rank;
+        for (const MemoryRow &r : m.memory)
+            if (r.tier == "device" && r.category == "activations") {
+                EXPECT_EQ(r.high_water, r.planned) << what << ", rank " << r.rank;
+                by_rank[r.rank] = r.high_water;
+            }
+        EXPECT_EQ(by_rank.size(), 2u) << what;
+        return by_rank;
+    };
+    auto few = activations("1f1b", 4), more = activations("1f1b", 8);
+    auto few_gpipe = activations("gpipe", 4), more_gpipe = activations("gpipe", 8);
+    EXPECT_EQ(few, more);
+    EXPECT_GT(few[0], 0);
+    for (int64_t rank : {0, 1}) {
+        EXPECT_GT(few_gpipe[rank], few[rank]) << "rank " << rank;
+        /* What a micro-batch keeps: the first stage has two of them in flight with 1F1B, GPipe has all. */
+        EXPECT_GE(more_gpipe[rank] - few_gpipe[rank], few_gpipe[rank] / 2) << "rank " << rank;
+    }
+}
+
 /* A gradient that is a sum instead of a mean hides behind Adam, not behind SGD or clipping. */
 TEST_F(CliTopology, ThePipelineHasTheSameGradient)
 {
@@ -180,6 +230,8 @@ TEST_F(CliTopology, ATiedHeadStaysTied)
                 train(kTiny, tied + grid(1, 2) + zero(stage) + Words{"checkpoint.save_weights=" + got}, 2 * dp).metrics;
             expect_near(m.losses(), one.losses(), 1e-4, what);
             expect_near_weights(read_weights(got), b, 1e-3, what);
+            /* The exported model is the trained one: one rank finds the loss that it would have had next itself. */
+            expect_near({next_loss(tied, got, 160)}, {next_loss(tied, want, 160)}, 1e-4, what + ": exported");
         }
 }
 
@@ -203,43 +255,62 @@ class BigMessages : public CliTopology
         Command c =
             plait(Words{"train", kTiny, "logging.metrics_file=" + path("m.jsonl")} + big + grid(1, stages), stages);
         if (smallest_eager)
-            c.set("UCX_RNDV_THRESH", "0").set("MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "1024");
+            c.set("UCX_RNDV_THRESH", "0")
+                .set("MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "1024")
+                .set("UCX_LOG_LEVEL", "info");
         Outcome o = c.limit(120).run();
         ASSERT_EQ(o.code, 0) << o;
         EXPECT_FALSE(o.timed_out);
         expect_near(read_metrics(path("m.jsonl")).losses(), reference(kTiny, big).losses(), 1e-5,
                     std::to_string(stages) + " stages");
+        /* UCX, where MPI uses it, lists the variables that it follows. */
+        const std::string all = o.out + o.err;
+        if (smallest_eager && all.find("UCX ") != std::string::npos) {
+            EXPECT_NE(all.find(" UCX_RNDV_THRESH=0"), std::string::npos) << o;
+        }
     }
 };
 TEST_F(BigMessages, TwoStagesDoNotBlockEachOther)
 {
     one_step(2, false);
 }
+TEST_F(BigMessages, TwoStagesWithTheSmallestEagerLimit)
+{
+    one_step(2, true);
+}
+TEST_F(BigMessages, FourStagesDoNotBlockEachOther)
+{
+    one_step(4, false);
+}
 TEST_F(BigMessages, FourStagesWithTheSmallestEagerLimit)
 {
     one_step(4, true);
-}
-TEST_F(BigMessages, FullTheOtherTwo)
-{
-    one_step(2, true);
-    one_step(4, false);
 }
 
 /* Parameters smaller than the number of data ranks: empty shards. */
 TEST_F(CliTopology, EmptyShardsAreLegal)
 {
-    Words small = Words{"model.hidden_size=4",      "model.num_attention_heads=1", "model.num_query_groups=1",
-                        "model.ffn_hidden_size=4",  "model.num_layers=1",          "batch.micro_batch_size=1",
-                        "batch.global_batch_size=8"} +
-                  kThree;
+    const Words small = {
+        "model.hidden_size=4", "model.num_attention_heads=1", "model.num_query_groups=1",  "model.ffn_hidden_size=4",
+        "model.num_layers=1",  "batch.micro_batch_size=1",    "batch.global_batch_size=8", "optimizer.lr=0.02"};
+    const Words four = {"train.train_iters=4"};
+    const Metrics &one = reference(kTiny, small + four);
+    ASSERT_EQ(one.steps.size(), 4u);
+    std::string from_one = path("one.safetensors"), from_eight = path("eight.safetensors");
+    train(kTiny, small + kThree + Words{"checkpoint.save_weights=" + from_one});
     for (int stage : {1, 2, 3}) {
-        std::string weights = path("w" + std::to_string(stage) + ".safetensors");
-        same_as_one_rank(kTiny, small, zero(stage) + Words{"checkpoint.save_weights=" + weights}, 8);
-        /* The file continues on one rank as on eight. */
-        Words next =
-            Words{"checkpoint.load_weights=" + weights, "data.first_sample=24"} + small + Words{"train.train_iters=1"};
-        same_as_one_rank(kTiny, next, zero(stage), 8);
+        std::string what = "zero " + std::to_string(stage);
+        Metrics unbroken = same_as_one_rank(kTiny, small + four, zero(stage), 8);
+        ASSERT_EQ(unbroken.steps.size(), 4u) << what;
+        train(kTiny, small + kThree + zero(stage) + Words{"checkpoint.save_weights=" + from_eight}, 8);
+        /* Each file goes on with the other number of ranks: the fourth step has the loss of the unbroken run. */
+        expect_near({next_loss(small, from_eight, 24)}, {unbroken.steps[3].loss}, 1e-5, what + ": from eight to one");
+        expect_near({next_loss(small + zero(stage), from_one, 24, 8)}, {one.steps[3].loss}, 1e-5,
+                    what + ": from one to eight");
     }
+    /* What three steps change is far more than the bound. */
+    Words untrained = small + Words{"train.train_iters=1", "data.first_sample=24"};
+    EXPECT_GT(train(kTiny, untrained).metrics.steps.at(0).loss, one.steps[3].loss * (1 + 1e-3));
 }
 
 /* Odd element counts: flat groups need padding, which must not shift or enlarge what is written. With one micro-batch
@@ -298,17 +369,74 @@ TEST_F(CliTopology, ZeroStagesHaveTheSameNumbersWithAccumulation)
         EXPECT_LT(model_bytes[i], model_bytes[i - 1]) << "zero " << i;
 }
 
-/* Eight ranks on two cores. */
+/* Threads that MPI starts in each process: UCX has one for its asynchronous progress. */
+constexpr int kThreadsOfMpi = 1;
+
+int threads_of(pid_t pid)
+{
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.compare(0, 8, "Threads:") == 0)
+            return std::stoi(line.substr(8));
+    return -1;
+}
+
+TEST_F(CliTopology, ThreadsARankAreThoseOfTheEnvironmentOrTheCores)
+{
+    auto banner = [&](const std::string &variable) {
+        Command c = plait({"train", kTiny, "train.train_iters=1"});
+        Outcome o = c.set("OMP_NUM_THREADS", variable).run();
+        EXPECT_EQ(o.code, 0) << o;
+        return o.out;
+    };
+    auto text = [](int threads) { return " " + std::to_string(threads) + " threads a rank"; };
+    EXPECT_NE(banner("3").find(text(3)), std::string::npos) << banner("3");
+    EXPECT_NE(banner("").find(text(number_of_cores())), std::string::npos) << banner("");
+}
+
+/* Threads that spin for long take the cores from each other. The OpenMP library says how it waits. */
+TEST_F(CliTopology, ThreadsThatWaitSleepUnlessTheUserSaysOtherwise)
+{
+    auto says = [&](const std::string &policy) {
+        Command c = plait({"version"});
+        Outcome o = c.set("OMP_WAIT_POLICY", policy).set("OMP_DISPLAY_ENV", "verbose").run();
+        EXPECT_EQ(o.code, 0) << o;
+        return o.err;
+    };
+    auto is_short = [](const std::string &text) {
+        return text.find("GOMP_SPINCOUNT = '10000'") != std::string::npos ||
+               text.find("KMP_BLOCKTIME='0'") != std::string::npos;
+    };
+    EXPECT_TRUE(is_short(says(""))) << says("");
+    EXPECT_FALSE(is_short(says("active"))) << says("active");
+}
+
+/* Eight ranks on two cores, also with two threads each. Without the variables that the other tests set, so that how
+ * threads wait is the program's own choice. */
 TEST_F(CliTopology, MoreRanksThanCores)
 {
-    Words ten = {"train.train_iters=10"};
-    Command c = plait(Words{"train", kTiny, "logging.metrics_file=" + path("m.jsonl")} + ten + grid(2, 2), 8);
-    Outcome o = c.set("OMP_NUM_THREADS", "").limit(120).run();
-    ASSERT_EQ(o.code, 0) << o;
-    Metrics m = read_metrics(path("m.jsonl"));
-    expect_near(m.losses(), reference(kTiny, ten).losses(), 1e-5, "8 ranks", 3);
-    expect_near(m.losses(), reference(kTiny, ten).losses(), 1e-3, "8 ranks");
-    if (std::thread::hardware_concurrency() <= 8) {
-        EXPECT_NE(o.out.find(" 1 threads a rank"), std::string::npos) << o;
+    const int ranks = 8, cores = number_of_cores();
+    const Words ten = {"train.train_iters=10"};
+    for (int configured : {0, 2}) {
+        const int threads = configured ? configured : (cores + ranks - 1) / ranks;
+        const std::string what = std::to_string(threads) + " threads";
+        Words args = Words{"train", kTiny, "logging.metrics_file=" + path("m.jsonl")} + ten + grid(2, 2);
+        if (configured)
+            args.push_back("device.threads=" + std::to_string(configured));
+        Command c = plait(args, ranks);
+        c.set("OMP_NUM_THREADS", "").set("OMP_WAIT_POLICY", "").limit(120).start();
+        ASSERT_TRUE(c.wait_for("iteration        2/")) << what;
+        for (int rank = 0; rank < ranks; rank++) {
+            const int there = threads_of(c.rank(rank));
+            EXPECT_GE(there, threads) << what << ", rank " << rank;
+            EXPECT_LE(there, threads + kThreadsOfMpi) << what << ", rank " << rank;
+        }
+        const Outcome o = c.wait();
+        ASSERT_EQ(o.code, 0) << what << "\n" << o;
+        EXPECT_FALSE(o.timed_out) << what << "\n" << o;
+        const Metrics m = read_metrics(path("m.jsonl"));
+        expect_near(m.losses(), reference(kTiny, ten).losses(), 1e-5, what, 3);
+        expect_near(m.losses(), reference(kTiny, ten).losses(), 1e-3, what);
+        EXPECT_NE(o.out.find(" " + what + " a rank"), std::string::npos) << o;
     }
 }

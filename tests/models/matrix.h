@@ -20,9 +20,13 @@
 #ifndef PLAIT_TESTS_MATRIX_H
 #define PLAIT_TESTS_MATRIX_H
 
-#include "training_run.h"
+#include "../words.h"
 
 #include <set>
+#include <string>
+#include <vector>
+
+using Overrides = Words;
 
 enum class Zero { kStage0, kStage1, kStage2, kStage3, kGatherToRoot };
 enum class Pipe { kNone, kGpipe, k1f1b, kInterleaved };

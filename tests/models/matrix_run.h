@@ -3,6 +3,7 @@
 #define PLAIT_TESTS_MATRIX_RUN_H
 
 #include "matrix.h"
+#include "training_run.h"
 
 // Three steps of each row. Losses, norms and weights are those of one rank; replicated weights have equal bits; memory
 // and traffic are as planned and as the closed forms say; the pipeline keeps as many micro-batches as its schedule

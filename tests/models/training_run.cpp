@@ -15,12 +15,6 @@
 #include <filesystem>
 #include <map>
 
-Overrides operator+(Overrides a, const Overrides &b)
-{
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-
 Overrides fp64()
 {
     return {"precision.dtype=fp64"};

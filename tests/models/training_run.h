@@ -7,6 +7,7 @@
 #ifndef PLAIT_TESTS_TRAINING_RUN_H
 #define PLAIT_TESTS_TRAINING_RUN_H
 
+#include "../words.h"
 #include "launcher/training.h"
 
 #include <functional>
@@ -14,8 +15,7 @@
 #include <string>
 #include <vector>
 
-using Overrides = std::vector<std::string>;
-Overrides operator+(Overrides a, const Overrides &b);
+using Overrides = Words;
 
 // configs/tiny8.yaml in fp64 with the reference kernels.
 Overrides fp64();
