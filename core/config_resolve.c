@@ -97,11 +97,55 @@ static void clash(checker *c, const char *path, const char *format, ...)
     plait_errors_add(&c->errors, "%s%s %s", where, path, text);
 }
 
-/* A key that was given, but does nothing in this configuration. `with`: in which it would. */
-static void check_effect(checker *c, const char *path, bool has_effect, const char *with)
+/* Keys that do something in some configurations only. */
+typedef struct effect {
+    const char *path;
+    bool here;        /* in this one */
+    const char *with; /* what it takes */
+} effect;
+enum { EFFECTS = 10 };
+
+static void effects_of(const plait_config *cfg, effect out[EFFECTS])
 {
-    if (!has_effect && is_given(c->cfg, path))
-        clash(c, path, "has an effect only with %s: set it to null", with);
+    const bool selective = cfg->recompute.granularity == PLAIT_RECOMPUTE_SELECTIVE;
+    const bool full = cfg->recompute.granularity == PLAIT_RECOMPUTE_FULL;
+    const bool sgd = cfg->optimizer.type == PLAIT_OPTIM_SGD, wsd = cfg->lr.style == PLAIT_LR_WSD;
+    const bool decays = cfg->lr.style != PLAIT_LR_CONSTANT;
+    const effect all[EFFECTS] = {
+        {"zero_optimization.prefetch_units", cfg->zero.stage == 3, "zero_optimization.stage 3"},
+        {"recompute.modules", selective, "recompute.granularity selective"},
+        {"recompute.method", full, "recompute.granularity full"},
+        {"recompute.num_layers", full, "recompute.granularity full"},
+        {"optimizer.momentum", sgd, "optimizer.type SGD"},
+        {"optimizer.betas", !sgd, "optimizer.type AdamW"},
+        {"optimizer.eps", !sgd, "optimizer.type AdamW"},
+        {"optimizer.min_lr", decays, "lr_scheduler.style linear, cosine or WSD"},
+        {"lr_scheduler.decay_iters", decays, "lr_scheduler.style linear, cosine or WSD"},
+        {"lr_scheduler.wsd_decay_iters", wsd, "lr_scheduler.style WSD"},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+/* Who gives such a key in an override wants an effect of it. In a file it may serve other runs of the same file. */
+static void check_effects(checker *c)
+{
+    effect all[EFFECTS];
+    effects_of(c->cfg, all);
+    for (int i = 0; i < EFFECTS; i++)
+        if (!all[i].here && c->cfg->origins[row_of(all[i].path)].kind == PLAIT_ORIGIN_OVERRIDE)
+            clash(c, all[i].path, "has an effect only with %s: set it to null", all[i].with);
+}
+
+void plait_config_print_idle(const plait_config *cfg, FILE *out)
+{
+    effect all[EFFECTS];
+    effects_of(cfg, all);
+    for (int i = 0; i < EFFECTS; i++) {
+        const struct plait_config_origin *o = &cfg->origins[row_of(all[i].path)];
+        if (!all[i].here && o->kind == PLAIT_ORIGIN_FILE)
+            fprintf(out, "%s:%d:%d: %s has no effect here, only with %s\n", cfg->file, o->line, o->column, all[i].path,
+                    all[i].with);
+    }
 }
 
 static const char *arch_name(const plait_config *cfg)
@@ -207,16 +251,8 @@ static void check_memory(checker *c)
               stage);
     if (cfg->zero.keep_full_gradients && stage != 2)
         clash(c, "zero_optimization.keep_full_gradients", "true needs zero_optimization.stage 2, not %lld", stage);
-
-    check_effect(c, "zero_optimization.prefetch_units", stage == 3, "zero_optimization.stage 3");
-
-    bool selective = cfg->recompute.granularity == PLAIT_RECOMPUTE_SELECTIVE;
-    bool full = cfg->recompute.granularity == PLAIT_RECOMPUTE_FULL;
-    check_effect(c, "recompute.modules", selective, "recompute.granularity selective");
-    if (selective && cfg->recompute.modules == 0)
+    if (cfg->recompute.granularity == PLAIT_RECOMPUTE_SELECTIVE && cfg->recompute.modules == 0)
         clash(c, "recompute.modules", "is empty, but recompute.granularity is selective");
-    check_effect(c, "recompute.method", full, "recompute.granularity full");
-    check_effect(c, "recompute.num_layers", full, "recompute.granularity full");
     if (cfg->recompute.num_layers > cfg->model.num_layers)
         clash(c, "recompute.num_layers", "%lld is above model.num_layers %lld", (ll)cfg->recompute.num_layers,
               (ll)cfg->model.num_layers);
@@ -244,15 +280,7 @@ static void check_numbers(checker *c)
         plait_double_text(cfg->optimizer.lr, lr, sizeof lr);
         clash(c, "optimizer.min_lr", "%s is above optimizer.lr %s", min_lr, lr);
     }
-    bool sgd = cfg->optimizer.type == PLAIT_OPTIM_SGD;
-    check_effect(c, "optimizer.momentum", sgd, "optimizer.type SGD");
-    check_effect(c, "optimizer.betas", !sgd, "optimizer.type AdamW");
-    check_effect(c, "optimizer.eps", !sgd, "optimizer.type AdamW");
-
-    bool wsd = cfg->lr.style == PLAIT_LR_WSD, decays = cfg->lr.style != PLAIT_LR_CONSTANT;
-    check_effect(c, "optimizer.min_lr", decays, "lr_scheduler.style linear, cosine or WSD");
-    check_effect(c, "lr_scheduler.decay_iters", decays, "lr_scheduler.style linear, cosine or WSD");
-    check_effect(c, "lr_scheduler.wsd_decay_iters", wsd, "lr_scheduler.style WSD");
+    bool wsd = cfg->lr.style == PLAIT_LR_WSD;
     ll warmup = cfg->lr.warmup_iters, decay = cfg->lr.decay_iters, tail = wsd ? cfg->lr.wsd_decay_iters : 0;
     if (wsd && warmup + tail > decay)
         clash(c, "lr_scheduler.warmup_iters",
@@ -368,6 +396,7 @@ plait_status plait_config_resolve(plait_config *cfg, int world_size)
     check_pipeline(c);
     check_memory(c);
     check_numbers(c);
+    check_effects(c);
     int64_t dp = settle_dp(c, world_size);
     if (dp > 0)
         settle_batch(c, dp, world_size);

@@ -84,6 +84,7 @@ static plait_status show(const options *o)
     if (world == 0)
         PLAIT_TRY_TO(done, st, plait_config_natural_world(&cfg, &world));
     PLAIT_TRY_TO(done, st, plait_config_resolve(&cfg, world));
+    plait_config_print_idle(&cfg, stderr);
     plait_config_print(&cfg, stdout, o->json);
     if (!o->json)
         PLAIT_TRY_TO(done, st, print_parameters(&cfg, world));

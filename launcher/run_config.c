@@ -66,6 +66,8 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
     free(text);
     PLAIT_TRY(plait_comm_agree(world->comm, st));
     PLAIT_TRY(plait_comm_agree(world->comm, plait_config_resolve(cfg, world->size)));
+    if (world->rank == 0)
+        plait_config_print_idle(cfg, stderr);
 
     cfg->device.threads = plait_run_threads(cfg, world->local_size);
     omp_set_num_threads((int)cfg->device.threads);

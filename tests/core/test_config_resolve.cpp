@@ -272,6 +272,30 @@ TEST(ConfigResolve, AnotherNumberOfRanksDerivesAnew)
     EXPECT_EQ(l.cfg.batch.accumulation, 12);
 }
 
+TEST(ConfigResolve, WhatAFileGivesInVainIsNamed)
+{
+    const std::string text = kSmall + "optimizer:\n  eps: 1e-6\n  momentum: 0.9\n";
+    const auto idle = [&](const std::vector<std::string> &overrides) {
+        Loaded l(text, overrides);
+        EXPECT_EQ(l.resolve(1), PLAIT_OK) << l.error;
+        char *lines = nullptr;
+        size_t size = 0;
+        FILE *out = open_memstream(&lines, &size);
+        plait_config_print_idle(&l.cfg, out);
+        fclose(out);
+        std::string copy = lines;
+        free(lines);
+        return copy;
+    };
+    EXPECT_NE(idle({}).find("t.yaml:11:3: optimizer.momentum has no effect here, only with optimizer.type SGD\n"),
+              std::string::npos)
+        << idle({});
+    EXPECT_EQ(idle({}).find("eps"), std::string::npos) << idle({});
+    EXPECT_NE(idle({"optimizer.type=SGD"}).find("optimizer.eps has no effect here, only with optimizer.type AdamW\n"),
+              std::string::npos);
+    EXPECT_EQ(idle({"optimizer.momentum=null"}), "");
+}
+
 TEST(ConfigResolve, NaturalWorldIsTheProductOfTheDegrees)
 {
     Loaded a(kSmall, {"topology.tp=2", "topology.pp=3"}),
