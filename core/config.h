@@ -139,8 +139,8 @@ PLAIT_MUST_USE plait_status plait_config_load(plait_config *cfg, const char *pat
  * layers and pipeline_layout, batch = micro x accumulation x dp, world = tp pp dp ("4 ranks were started"),
  * sequence_parallel and seq_length, ... May be called again, also with another number. */
 PLAIT_MUST_USE plait_status plait_config_resolve(plait_config *cfg, int world_size);
-/* A line for each key that the file gives and that does nothing in this configuration; nothing if there are none. (In an
- * override such a key is an error.) After plait_config_resolve. */
+/* A line for each key that the file gives and that does nothing in this configuration; nothing if there are none. (In
+ * an override such a key is an error.) After plait_config_resolve. */
 void plait_config_print_idle(const plait_config *cfg, FILE *out);
 /* Without ranks to count (plait config, plan): tp x pp x dp, with dp from the file or 1. PLAIT_USAGE if it is no int.
  */
