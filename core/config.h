@@ -4,8 +4,8 @@
  * sentence. Parser, validator, `plait config` and the reference page are loops over it. The file is read completely
  * and all errors are reported at once, each with file:line:column.
  *
- * What needs the number of ranks (auto values, batch arithmetic) is settled by plait_config_resolve; until then an
- * `auto` value is PLAIT_AUTO.
+ * What needs the number of ranks (auto values, batch arithmetic) is settled by plait_config_resolve, which lists all
+ * contradictions between keys, once every value is right; until then an `auto` value is PLAIT_AUTO.
  */
 #ifndef PLAIT_CORE_CONFIG_H
 #define PLAIT_CORE_CONFIG_H

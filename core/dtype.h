@@ -1,7 +1,8 @@
 /* core/dtype.h: element types, and conversions between 16-bit floats and float.
  *
- * Rounding is to nearest, ties to even. NaN stays NaN (quiet), infinities and subnormals are kept, overflow gives
- * infinity. These scalar forms are the specification; kernels/ has vector forms that must agree bit for bit.
+ * Rounding is to nearest, ties to even. NaN stays NaN and becomes quiet in either direction, infinities and
+ * subnormals are kept, overflow gives infinity. These scalar forms are the specification; kernels/ has vector forms
+ * that must agree bit for bit.
  */
 #ifndef PLAIT_CORE_DTYPE_H
 #define PLAIT_CORE_DTYPE_H
@@ -36,6 +37,8 @@ static inline float plait_bf16_to_float(uint16_t h)
 {
     uint32_t bits = (uint32_t)h << 16;
     float f;
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        bits |= 0x00400000u; /* quiet NaN */
     memcpy(&f, &bits, sizeof f);
     return f;
 }

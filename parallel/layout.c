@@ -13,11 +13,9 @@ plait_status plait_schedule_set_init(plait_schedule_set *s, const plait_config *
 {
     plait_status st = PLAIT_OK;
     int chunks = (int)cfg->parallelism.num_chunks;
-    plait_batch_ramp ramp;
+    const plait_batch_ramp ramp = plait_batch_ramp_make(cfg->batch.rampup_start, cfg->batch.rampup_increment,
+                                                        cfg->batch.rampup_samples, cfg->batch.global_batch_size);
     *s = (plait_schedule_set){.eval = -1, .logits = -1};
-    PLAIT_TRY(plait_batch_ramp_init(&ramp, cfg->batch.rampup_start, cfg->batch.rampup_increment,
-                                    cfg->batch.rampup_samples, cfg->batch.global_batch_size,
-                                    cfg->batch.micro_batch_size, topo->dp));
     s->all = calloc((size_t)ramp.increments + 3, sizeof *s->all);
     if (!s->all)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %lld schedules", (long long)ramp.increments + 3);

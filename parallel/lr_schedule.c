@@ -1,5 +1,6 @@
 #include "parallel/lr_schedule.h"
 
+#include <assert.h>
 #include <math.h>
 
 #define PI 3.14159265358979323846
@@ -35,29 +36,14 @@ double plait_lr_at(const plait_lr_schedule *s, int64_t step)
     return s->min_lr + coefficient(s, step) * (s->lr - s->min_lr);
 }
 
-plait_status plait_batch_ramp_init(plait_batch_ramp *r, int64_t start, int64_t increment, int64_t samples,
-                                   int64_t global, int64_t micro_batch, int64_t dp)
+plait_batch_ramp plait_batch_ramp_make(int64_t start, int64_t increment, int64_t samples, int64_t global)
 {
-    *r = (plait_batch_ramp){start, increment, samples, global, 0};
-    if (start == 0)
-        return PLAIT_OK;
-    if (start < 0 || start > global)
-        PLAIT_FAIL(USAGE, "batch ramp: the start %lld is not between 1 and the global batch size %lld",
-                   (long long)start, (long long)global);
-    if (start == global)
-        return PLAIT_OK;
-    if (increment < 1 || (global - start) % increment != 0)
-        PLAIT_FAIL(USAGE, "batch ramp: from %lld to %lld is not a whole number of increments of %lld", (long long)start,
-                   (long long)global, (long long)increment);
-    if (samples < 0)
-        PLAIT_FAIL(USAGE, "batch ramp: %lld samples", (long long)samples);
-    if (start % (micro_batch * dp) != 0 || increment % (micro_batch * dp) != 0)
-        PLAIT_FAIL(USAGE,
-                   "batch ramp: start %lld and increment %lld must be multiples of micro_batch_size %lld x %lld "
-                   "data ranks",
-                   (long long)start, (long long)increment, (long long)micro_batch, (long long)dp);
-    r->increments = (global - start) / increment;
-    return PLAIT_OK;
+    plait_batch_ramp r = {start, increment, samples, global, 0};
+    if (start > 0) {
+        assert(start < global && increment > 0 && (global - start) % increment == 0);
+        r.increments = (global - start) / increment;
+    }
+    return r;
 }
 
 int64_t plait_batch_size_at(const plait_batch_ramp *r, int64_t consumed)

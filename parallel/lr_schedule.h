@@ -42,9 +42,8 @@ typedef struct plait_batch_ramp {
     int64_t increments; /* (global - start) / increment; 0: always `global` */
 } plait_batch_ramp;
 
-/* start 0: no ramp. Every size on the way must be a multiple of micro_batch * dp; refused with the numbers. */
-PLAIT_MUST_USE plait_status plait_batch_ramp_init(plait_batch_ramp *r, int64_t start, int64_t increment,
-                                                  int64_t samples, int64_t global, int64_t micro_batch, int64_t dp);
+/* start 0: no ramp. Sizes are as plait_config_resolve accepts them: whole increments from below `global`. */
+plait_batch_ramp plait_batch_ramp_make(int64_t start, int64_t increment, int64_t samples, int64_t global);
 /* Size of the step that begins after `consumed` samples. */
 int64_t plait_batch_size_at(const plait_batch_ramp *r, int64_t consumed);
 /* Micro-batches that each data rank has in a step of `batch` samples. */

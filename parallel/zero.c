@@ -152,6 +152,24 @@ static plait_status record_acquire(plait_zero_order *order, int unit)
     return PLAIT_OK;
 }
 
+/* Acquire k at place k % window, which the one before has left by then. Never more than `window` of the largest units.
+ * Returns the bytes; place: also sets the offsets. */
+static size_t ring(plait_zero_order *order, int window, bool place)
+{
+    size_t begin = 0;
+    for (int i = 0; i < window; i++) {
+        size_t largest = 0;
+        for (int k = i; k < order->length; k += window) {
+            plait_interval *b = &order->buffers[k];
+            largest = b->bytes > largest ? b->bytes : largest;
+            if (place)
+                b->offset = begin;
+        }
+        begin += (largest + PLAIT_MEM_ALIGN - 1) / PLAIT_MEM_ALIGN * PLAIT_MEM_ALIGN;
+    }
+    return begin;
+}
+
 /* A unit is in the buffer from the acquire that starts its gather, `prefetch` before its own, to its release. */
 static plait_status pack_order(const plait_zero *z, plait_zero_order *order, size_t *bytes)
 {
@@ -166,7 +184,12 @@ static plait_status pack_order(const plait_zero *z, plait_zero_order *order, siz
             .bytes = (size_t)z->o.list->units[order->units[k]].numel * plait_dtype_size(z->o.dtype),
         };
     }
-    return plait_pack(order->buffers, order->length, bytes);
+    /* First fit is mostly smaller, but units of different sizes may leave holes. */
+    PLAIT_TRY(plait_pack(order->buffers, order->length, bytes));
+    int window = z->o.prefetch_units + 1;
+    if (ring(order, window, false) < *bytes)
+        *bytes = ring(order, window, true);
+    return PLAIT_OK;
 }
 
 plait_status plait_zero_plan_gathers(plait_zero *z, plait_zero_order *const *orders, int num_orders)

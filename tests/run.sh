@@ -11,7 +11,8 @@
 # 3. .ci/check-layers, .ci/check-format, .ci/check-tidy
 #
 # Goes on after a failure, so that one run shows all of them. The last line is "N passed, N failed": tests of all ctest
-# runs; a build or a check that fails counts as one failed. Ends 0 only if nothing failed and something was run.
+# runs; a build or a check that fails counts as one failed. Tests that this machine cannot run are neither: they are
+# listed above it as skipped. Ends 0 only if nothing failed and something was run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +27,7 @@ done
 
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
-summary=()
+summary=() not_run=()
 
 # part NAME COMMAND...: runs it and notes its seconds. Returns what the command returned.
 part() {
@@ -65,6 +66,7 @@ tests() {
     passed=$((passed + total - bad - off - skip))
     failed=$((failed + bad))
     skipped=$((skipped + off + skip))
+    mapfile -t -O ${#not_run[@]} not_run < <(sed -n '/status="\(notrun\|disabled\)"/s/.*<testcase name="\([^"]*\)".*/'"$preset"' \1/p' "$report")
 }
 
 build() {
@@ -89,6 +91,9 @@ must tidy .ci/check-tidy build/clang
 printf '\n== seconds\n'
 printf '%s\n' "${summary[@]}"
 printf '%-16s %5d s\n' all $((SECONDS - start))
-[ $skipped = 0 ] || echo "$skipped skipped"
+if [ $skipped != 0 ]; then
+    echo "$skipped skipped:"
+    printf '    %s\n' "${not_run[@]}"
+fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed -gt 0 ]

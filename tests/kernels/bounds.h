@@ -4,7 +4,7 @@
 //
 // u is the unit roundoff of the output's type and of the table's accumulation type, K the number of terms of the
 // output's longest sum (1: none), scale the size of what is added up. So the output is rounded once, and 16-bit types
-// do not excuse a sum in 16 bits. c is at most 4 and 0 for what is exact. Chosen before any fast table existed.
+// do not excuse a sum in 16 bits. c is at most 4 and 0 for what is exact.
 #ifndef PLAIT_TESTS_KERNELS_BOUNDS_H
 #define PLAIT_TESTS_KERNELS_BOUNDS_H
 
@@ -82,6 +82,12 @@ inline double unit_roundoff(plait_dtype dtype)
     default:
         return std::ldexp(1, -53);
     }
+}
+
+// Below the normal numbers rounding is no longer relative. The other types' exponents go where no row goes.
+inline double half_subnormal(plait_dtype dtype)
+{
+    return dtype == PLAIT_FP16 ? std::ldexp(1, -25) : 0;
 }
 
 // NaN, which nothing satisfies, for an output that is not in the table.

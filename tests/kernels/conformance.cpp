@@ -166,10 +166,10 @@ void Bench::compare(const char *output, const Array &a, double K, const Scale &s
 void Bench::compare(const char *output, const Array &a, double K, const Scale &scale, plait_dtype acc)
 {
     const double bound = bound_of(output, a.dtype, acc, K);
-    const double tiny = a.dtype == PLAIT_FP16 ? std::ldexp(1, -25) : 0; // half a subnormal
+    const double tiny = bound > 0 ? half_subnormal(a.dtype) : 0;
     for (int64_t r = 0; r < a.rows; r++)
         for (int64_t c = 0; c < a.cols; c++)
-            check(output, r, c, a.got(r, c), a.at(r, c), bound * scale(r, c) + (bound > 0 ? tiny : 0));
+            check(output, r, c, a.got(r, c), a.at(r, c), bound * scale(r, c) + tiny);
 }
 
 const std::vector<Row> &rows()

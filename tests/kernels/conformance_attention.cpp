@@ -54,7 +54,7 @@ struct Heads {
     int64_t batch, seq, heads, kv_heads, head_dim;
     double p;    // dropout
     bool fused;  // q, k and v are columns of one matrix
-    double size; // of queries: large ones make sharp rows and need the maximum taken out
+    double size; // of queries: large ones make sharp rows, need the maximum taken out, and round the exponent
 };
 const Heads kHeads[] = {
     {"one", 1, 1, 1, 1, 1, 0, false, 1},           {"small", 2, 7, 3, 3, 5, 0, false, 1},
@@ -115,10 +115,136 @@ plait_attention call_of(const Heads &s, const Operands &in, const Array &o, cons
     return a;
 }
 
-// Terms of the sums that lead to an output, and how large a rounding error of a score is in the exponent.
+// Terms of the sums that lead to an output.
 double terms(const Heads &s)
 {
     return static_cast<double>(s.seq + s.head_dim);
+}
+
+// ---- Conditioning: how large an output's error is, to first order, when what is summed is off by one part each ----
+
+// Query i of head h in sample b, with the keys it sees.
+struct Query {
+    int64_t b, h, i;
+};
+
+struct Key {
+    double p; // exp(score - lse), without dropout
+    double e; // the size of what is rounded in the exponent: products, score, and its distance from lse
+};
+
+double element(const Array &a, const Heads &s, int64_t token, int64_t b, int64_t column)
+{
+    return a.at(token * s.batch + b, column);
+}
+
+std::vector<Key> keys_of(const Heads &s, const Operands &in, const Array &lse, const Query &at)
+{
+    const int64_t D = s.head_dim, kv = at.h / (s.heads / s.kv_heads);
+    std::vector<Key> keys;
+    for (int64_t j = 0; j <= at.i; j++) {
+        double sum = 0, sum_sq = 0;
+        for (int64_t d = 0; d < D; d++) {
+            const double x =
+                element(*in.q, s, at.i, at.b, at.h * D + d) * element(*in.k, s, j, at.b, in.k0 + kv * D + d);
+            sum += x;
+            sum_sq += x * x;
+        }
+        const double scale = 1 / std::sqrt(static_cast<double>(D)), score = sum * scale;
+        const double rest = score - lse.at(at.b * s.heads + at.h, at.i);
+        keys.push_back({std::exp(rest), std::sqrt(sum_sq) * scale + std::fabs(score) + std::fabs(rest)});
+    }
+    return keys;
+}
+
+template <typename Body> void for_each_query(const Heads &s, Body body)
+{
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t h = 0; h < s.heads; h++)
+            for (int64_t i = 0; i < s.seq; i++)
+                body(Query{b, h, i});
+}
+
+// A value and what it would be without its dropped part: whichever is larger.
+double larger(double kept, double dropped)
+{
+    return std::fmax(std::fabs(kept), std::fabs(dropped));
+}
+
+// Sizes that belong to the elements of an output.
+class Sizes
+{
+  public:
+    explicit Sizes(const Array &a) : cols_(a.cols), size_(static_cast<size_t>(a.rows * a.cols)) {}
+    double &at(int64_t r, int64_t c) { return size_[static_cast<size_t>(r * cols_ + c)]; }
+    Scale scale()
+    {
+        return [this](int64_t r, int64_t c) { return at(r, c); };
+    }
+
+  private:
+    int64_t cols_;
+    std::vector<double> size_;
+};
+
+// lse = log sum exp(s): d lse = sum p ds. o = sum p v: d o = sum p (v - o) ds, besides the rounding of the terms.
+void forward_sizes(const Heads &s, const Operands &in, const Array &o, const Array &lse, Sizes &o_size, Sizes &lse_size)
+{
+    const double keep = 1 / (1 - s.p);
+    for_each_query(s, [&](const Query &at) {
+        const int64_t D = s.head_dim, kv = at.h / (s.heads / s.kv_heads), row = at.b * s.heads + at.h;
+        const std::vector<Key> keys = keys_of(s, in, lse, at);
+        double &of_lse = lse_size.at(row, at.i);
+        of_lse = 1 + std::fabs(lse.at(row, at.i));
+        for (const Key &k : keys)
+            of_lse += k.p * k.e;
+        for (int64_t c = at.h * D; c < (at.h + 1) * D; c++) {
+            const double out = element(o, s, at.i, at.b, c);
+            double &of_o = o_size.at(at.i * s.batch + at.b, c);
+            of_o = std::fabs(out);
+            for (size_t j = 0; j < keys.size(); j++) {
+                const int64_t v_column = in.v0 + kv * D + c - at.h * D;
+                const double v = keep * element(*in.v, s, static_cast<int64_t>(j), at.b, v_column);
+                of_o += keys[j].p * (std::fabs(v) + keys[j].e * larger(v - out, s.p > 0 ? out : 0));
+            }
+        }
+    });
+}
+
+// With lse given: dv = sum_i p d_o. ds = p (d_o . v - d_o . o), whose parts are off by p's error and by those of the
+// two sums; dq = scale sum_j ds k, dk = scale sum_i ds q.
+void backward_sizes(const Heads &s, const Operands &in, const Array &o, const Array &lse, const Array &d_o, Sizes &dq,
+                    Sizes &dk, Sizes &dv)
+{
+    const double keep = 1 / (1 - s.p), scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+    for_each_query(s, [&](const Query &at) {
+        const int64_t D = s.head_dim, kv = at.h / (s.heads / s.kv_heads), row = at.i * s.batch + at.b;
+        const std::vector<Key> keys = keys_of(s, in, lse, at);
+        double delta = 0, delta_sq = 0;
+        for (int64_t d = 0; d < D; d++) {
+            const double x = d_o.at(row, at.h * D + d) * o.at(row, at.h * D + d);
+            delta += x;
+            delta_sq += x * x;
+        }
+        for (size_t n = 0; n < keys.size(); n++) {
+            const int64_t j = static_cast<int64_t>(n), key = j * s.batch + at.b;
+            double dp = 0, dp_sq = 0;
+            for (int64_t d = 0; d < D; d++) {
+                const double x = keep * d_o.at(row, at.h * D + d) * in.v->at(key, in.v0 + kv * D + d);
+                dp += x;
+                dp_sq += x * x;
+            }
+            const double ds = keys[n].p * larger(dp - delta, s.p > 0 ? delta : 0);
+            const double parts = std::sqrt(dp_sq) + std::fabs(dp) + std::sqrt(delta_sq) + std::fabs(delta);
+            const double ds_size = ds * (1 + keys[n].e) + keys[n].p * parts;
+            for (int64_t d = 0; d < D; d++) {
+                const int64_t q_column = at.h * D + d, kv_column = kv * D + d;
+                dq.at(row, q_column) += scale * ds_size * std::fabs(in.k->at(key, in.k0 + kv_column));
+                dk.at(key, kv_column) += scale * ds_size * std::fabs(in.q->at(row, q_column));
+                dv.at(key, kv_column) += keep * keys[n].p * (1 + keys[n].e) * std::fabs(d_o.at(row, q_column));
+            }
+        }
+    });
 }
 
 void attention_fwd(Bench &t, const Heads &s)
@@ -130,10 +256,10 @@ void attention_fwd(Bench &t, const Heads &s)
         const plait_attention a = call_of(s, in, o, lse, at);
         return k.attention_fwd(ex, &a);
     });
-    const double v = in.v->max_abs() * s.size / (1 - s.p);
-    t.compare("attention_fwd.o", o, terms(s), [&](int64_t, int64_t) { return v; });
-    t.compare("attention_fwd.lse", lse, terms(s),
-              [&](int64_t r, int64_t c) { return std::fabs(lse.at(r, c)) + s.size; });
+    Sizes o_size(o), lse_size(lse);
+    forward_sizes(s, in, o, lse, o_size, lse_size);
+    t.compare("attention_fwd.o", o, terms(s), o_size.scale());
+    t.compare("attention_fwd.lse", lse, terms(s), lse_size.scale());
 }
 
 void attention_bwd(Bench &t, const Heads &s)
@@ -162,12 +288,11 @@ void attention_bwd(Bench &t, const Heads &s)
         a.lddv = dv.ld;
         return k.attention_bwd(ex, &a);
     });
-    // dp, delta and with them ds are of the size of do . v, about sqrt(head_dim), which scale takes away again.
-    const double ds = s.size / (1 - s.p);
-    t.compare("attention_bwd.dq", dq, terms(s), [&, max = dq.max_abs()](int64_t, int64_t) { return max + ds; });
-    t.compare("attention_bwd.dk", dk, terms(s),
-              [&, max = dk.max_abs()](int64_t, int64_t) { return max + ds * s.size; });
-    t.compare("attention_bwd.dv", dv, terms(s), [&, max = dv.max_abs()](int64_t, int64_t) { return max * s.size; });
+    Sizes dq_size(dq), dk_size(dk), dv_size(dv);
+    backward_sizes(s, in, o, lse, d_o, dq_size, dk_size, dv_size);
+    t.compare("attention_bwd.dq", dq, terms(s), dq_size.scale());
+    t.compare("attention_bwd.dk", dk, terms(s), dk_size.scale());
+    t.compare("attention_bwd.dv", dv, terms(s), dv_size.scale());
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "tests/kernels/tables.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
@@ -8,29 +9,45 @@
 namespace
 {
 
+struct Group {
+    const char *name;
+    bool here; // this processor has it
+    std::vector<plait_dtype> dtypes;
+    const plait_kernels *(*make)(plait_dtype);
+};
+
+std::vector<Group> groups()
+{
+    const std::vector<plait_dtype> fast = {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16};
+    bool avx2 = false, avx512 = false;
+#if defined(__x86_64__)
+    avx2 = __builtin_cpu_supports("avx2") != 0;
+    avx512 = __builtin_cpu_supports("avx512f") != 0;
+#endif
+    return {{"ref", true, {PLAIT_FP32, PLAIT_FP64}, plait_kernels_ref},
+            {"cpu_portable", true, fast, plait_kernels_cpu_portable},
+            {"cpu_avx2", avx2, fast, [](plait_dtype d) { return plait_kernels_cpu(d, PLAIT_ISA_AVX2); }},
+            {"cpu_avx512", avx512, fast, [](plait_dtype d) { return plait_kernels_cpu(d, PLAIT_ISA_AVX512); }}};
+}
+
 std::vector<Table> find_tables()
 {
-    std::vector<Table> list = {{"ref_fp32", plait_kernels_ref(PLAIT_FP32)},
-                               {"ref_fp64", plait_kernels_ref(PLAIT_FP64)}};
-    for (plait_dtype dtype : {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16})
-        list.push_back({std::string("cpu_portable_") + plait_dtype_name(dtype), plait_kernels_cpu_portable(dtype)});
-#if defined(__x86_64__)
-    const struct {
-        plait_isa isa;
-        const char *name;
-        bool here;
-    } sets[] = {{PLAIT_ISA_AVX2, "avx2", __builtin_cpu_supports("avx2") != 0},
-                {PLAIT_ISA_AVX512, "avx512", __builtin_cpu_supports("avx512f") != 0}};
-    for (const auto &set : sets) {
-        if (!set.here) {
-            std::fprintf(stderr, "this processor has no %s: its tables are not tested\n", set.name);
+    const char *only = std::getenv("PLAIT_TEST_TABLES");
+    bool known = !only;
+    std::vector<Table> list;
+    for (const Group &g : groups()) {
+        if (only && std::string(only) != g.name)
             continue;
-        }
-        for (plait_dtype dtype : {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16})
-            list.push_back(
-                {std::string("cpu_") + set.name + "_" + plait_dtype_name(dtype), plait_kernels_cpu(dtype, set.isa)});
+        known = true;
+        if (!g.here)
+            std::fprintf(stderr, "this processor has no %s: its tables are not tested\n", g.name);
+        for (size_t i = 0; g.here && i < g.dtypes.size(); i++)
+            list.push_back({std::string(g.name) + "_" + plait_dtype_name(g.dtypes[i]), g.make(g.dtypes[i])});
     }
-#endif
+    if (!known) {
+        std::fprintf(stderr, "PLAIT_TEST_TABLES=%s is no group of tables\n", only);
+        std::exit(2);
+    }
     return list;
 }
 

@@ -8,11 +8,15 @@
 #include "kernels/kernels.h"
 
 struct Table {
-    std::string name; // "ref_fp32", "cpu_avx2_bf16", ...
+    std::string name; // its group and type: "ref_fp32", "cpu_avx2_bf16", ...
     const plait_kernels *kernels;
 };
 
-// Says on standard error which ones are left out.
+// Those of the group that PLAIT_TEST_TABLES names (ref, cpu_portable, cpu_avx2, cpu_avx512), of all groups without it.
+//
+// The library of matrix products takes its instruction set once in a process, and making the AVX2 tables keeps it to
+// AVX2. So only in a process of its own is a group seen as a run has it: native bf16 with cpu_avx512, none with
+// cpu_avx2.
 const std::vector<Table> &tables();
 
 #endif

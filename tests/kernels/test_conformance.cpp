@@ -1,8 +1,10 @@
 // Every table against the reference in double. A row of an instruction set that this processor lacks is not there, and
 // the program says so.
 #include <algorithm>
+#include <cstdlib>
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/blas.h"
 #include "tests/kernels/conformance.h"
 #include "tests/kernels/tables.h"
 
@@ -72,6 +74,26 @@ TEST(Tables, EveryOperationHasARow)
             count += row.op == op;
         EXPECT_GT(count, 0) << plait_op_name(static_cast<plait_op>(op));
     }
+}
+
+// What the bf16 rows of this process have been through: instructions of the processor wherever it has them, but in the
+// process of cpu_avx2.
+TEST(OwnProcess, LibraryMultipliesBf16ByInstructionsWhereItMay)
+{
+    bool native = false;
+#if defined(__x86_64__) && defined(PLAIT_TEST_ONEDNN)
+    const char *group = std::getenv("PLAIT_TEST_TABLES");
+    native = __builtin_cpu_supports("avx512bf16") && group && std::string(group) != "cpu_avx2";
+#endif
+    tables();
+    plait_exec ex = {};
+    ex.threads = 1;
+    plait_gemm g = {};
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 64;
+    plait_blas_tile *tile = nullptr;
+    size_t scratch;
+    ASSERT_EQ(plait_blas_tile_open(&ex, PLAIT_BF16, &g, 1 << 20, &tile, &scratch), PLAIT_OK) << plait_error_text();
+    EXPECT_EQ(tile != nullptr, native);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 // The conformance rows can fail: each output of each operation of each table is changed in one element by a few
-// percent of its usual size, and the rows of that operation must notice.
+// percent of its usual size, and the rows of that operation must notice. Once the first element, once the last.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,12 +14,40 @@ namespace
 
 const plait_kernels *inner; // what the mutant calls
 
-// Changes element i. 16-bit types: their own rounding is a visible part of a small change.
-void bump(void *p, plait_dtype dtype, int64_t i = 0)
+bool at_end; // which element it changes
+
+// Changes the first element, or number `last`. 16-bit types: their own rounding is a visible part of a small change.
+void bump_at(int64_t last, void *p, plait_dtype dtype)
 {
+    if (!p || (at_end && last == 0))
+        return; // not asked for; of one element, the first is enough
+    const int64_t i = at_end ? last : 0;
     const double value = conformance::load(p, dtype, i);
     const double part = plait_dtype_size(dtype) == 2 ? 0.5 : 1.0 / 16;
     conformance::store(p, dtype, i, value + part * std::fmax(1, std::fabs(value)));
+}
+
+template <typename... Extents> int64_t product(Extents... extents)
+{
+    return (extents * ...);
+}
+
+// Of an array without gaps.
+template <typename... Extents> void bump(void *p, plait_dtype dtype, Extents... extents)
+{
+    bump_at(product(extents...) - 1, p, dtype);
+}
+
+// The last element of a matrix.
+int64_t end_of(int64_t rows, int64_t cols, int64_t ld)
+{
+    return (rows - 1) * ld + cols - 1;
+}
+
+void flip(void *p, size_t bytes)
+{
+    if (bytes > 0)
+        static_cast<char *>(p)[at_end ? bytes - 1 : 0] ^= 1;
 }
 
 // Replaces slot `S` of a table by one that calls the inner table and then `spoil`s with the arguments.
@@ -65,63 +93,89 @@ plait_dtype A()
     return inner->acc;
 }
 
-void bump_if(void *p, plait_dtype dtype)
+using P = void *;
+using CP = const void *;
+using Tokens = const int32_t *;
+using Drop = const plait_dropout *;
+using Attention = const plait_attention *;
+using Loss = const plait_cross_entropy *;
+using I = int64_t;
+
+// Of a matrix of attention: rows of all tokens, columns of all heads.
+int64_t end_of(Attention a, int64_t heads, int64_t ld)
 {
-    if (p)
-        bump(p, dtype);
+    return end_of(a->seq * a->batch, heads * a->head_dim, ld);
+}
+
+// Of cross_entropy_grad: elements of T in rows of A.
+int64_t end_of_gradient(Loss c)
+{
+    const I ratio = static_cast<I>(plait_dtype_size(A()) / plait_dtype_size(T()));
+    return end_of(c->rows, c->cols, product(c->cols, ratio));
 }
 
 const Mutant kMutants[] = {
-    MUTANT(gemm, c, (const plait_gemm *g), bump(g->c, g->c_acc ? A() : T())),
-    MUTANT(embedding_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(embedding_bwd, dtable, (void *dtable, auto...), bump(dtable, A())),
-    MUTANT(position_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(position_bwd, dpos, (void *dpos, auto...), bump(dpos, A())),
-    MUTANT(layernorm_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(layernorm_fwd, mean, (void *, void *mean, auto...), bump(mean, A())),
-    MUTANT(layernorm_fwd, rstd, (void *, void *, void *rstd, auto...), bump(rstd, A())),
-    MUTANT(layernorm_bwd, dx, (void *dx, auto...), bump_if(dx, T())),
-    MUTANT(layernorm_bwd, dw, (void *, void *dw, auto...), bump_if(dw, A())),
-    MUTANT(layernorm_bwd, db, (void *, void *, void *db, auto...), bump_if(db, A())),
-    MUTANT(rmsnorm_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(rmsnorm_fwd, rstd, (void *, void *rstd, auto...), bump(rstd, A())),
-    MUTANT(rmsnorm_bwd, dx, (void *dx, auto...), bump_if(dx, T())),
-    MUTANT(rmsnorm_bwd, dw, (void *, void *dw, auto...), bump_if(dw, A())),
-    MUTANT(rope_table, table, (void *table, auto...), bump(table, A())),
-    MUTANT(rope, x, (void *x, auto...), bump(x, T())),
-    MUTANT(attention_fwd, o, (const plait_attention *a), bump(a->o, T())),
-    MUTANT(attention_fwd, lse, (const plait_attention *a), bump(a->lse, A())),
-    MUTANT(attention_bwd, dq, (const plait_attention *a), bump(a->dq, T())),
-    MUTANT(attention_bwd, dk, (const plait_attention *a), bump(a->dk, T())),
-    MUTANT(attention_bwd, dv, (const plait_attention *a), bump(a->dv, T())),
-    MUTANT(gelu_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(gelu_bwd, dx, (void *dx, auto...), bump(dx, T())),
-    MUTANT(swiglu_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(swiglu_bwd, d_gate_up, (void *d, auto...), bump(d, T())),
-    MUTANT(bias_dropout_add_fwd, y, (void *y, auto...), bump(y, T())),
-    MUTANT(bias_dropout_add_bwd, dx, (void *dx, auto...), bump_if(dx, T())),
-    MUTANT(bias_dropout_add_bwd, dbias, (void *, void *dbias, auto...), bump_if(dbias, A())),
-    MUTANT(bias_grad, db, (void *db, auto...), bump(db, A())),
-    MUTANT(cross_entropy_max, row_max, (const plait_cross_entropy *c), bump(c->row_max, A())),
-    MUTANT(cross_entropy_sum, row_sum, (const plait_cross_entropy *c), bump(c->row_sum, A())),
-    MUTANT(cross_entropy_sum, row_target, (const plait_cross_entropy *c), bump(c->row_target, A())),
-    MUTANT(cross_entropy_loss, loss, (double *loss, auto...), *loss *= 1 + 0x1p-20), // a sum in float would pass 2^-24
-    MUTANT(cross_entropy_grad, dlogits, (const plait_cross_entropy *c, double), bump(c->logits, T())),
-    MUTANT(adamw, param, (void *param, auto...), bump_if(param, T())),
-    MUTANT(adamw, master, (void *, void *master, auto...), bump(master, A())),
-    MUTANT(adamw, m, (void *, void *, void *m, auto...), bump(m, A())),
-    MUTANT(adamw, v, (void *, void *, void *, void *v, auto...), bump(v, A())),
-    MUTANT(sgd, param, (void *param, auto...), bump_if(param, T())),
-    MUTANT(sgd, master, (void *, void *master, auto...), bump(master, A())),
-    MUTANT(sgd, buf, (void *, void *, void *buf, auto...), bump_if(buf, A())),
-    MUTANT(unscale, x, (void *x, auto...), bump(x, A())),
-    MUTANT(unscale, found_inf, (void *, double, int64_t, int32_t *found), *found = 0),
-    MUTANT(sum_squares, sum, (double *sum, auto...), *sum *= 1 + 0x1p-20),
-    MUTANT(cast, dst, (void *dst, plait_dtype to, auto...), bump(dst, to)),
-    MUTANT(add, y, (void *y, const void *, plait_dtype dtype, int64_t), bump(y, dtype)),
-    MUTANT(zero, p, (void *p, size_t n), if (n > 0) static_cast<char *>(p)[n - 1] ^= 1),
-    MUTANT(copy, dst, (void *dst, const void *, size_t n), if (n > 0) static_cast<char *>(dst)[n - 1] ^= 1),
+    MUTANT(gemm, c, (const plait_gemm *g), bump_at(end_of(g->m, g->n, g->ldc), g->c, g->c_acc ? A() : T())),
+    MUTANT(embedding_fwd, y, (P y, Tokens, CP, I, I, I N, I C), bump(y, T(), N, C)),
+    MUTANT(embedding_bwd, dtable, (P dtable, Tokens, CP, I, I rows, I, I C), bump(dtable, A(), rows, C)),
+    MUTANT(position_fwd, y, (P y, CP, I seq, I batch, I C), bump(y, T(), seq, batch, C)),
+    MUTANT(position_bwd, dpos, (P dpos, CP, I seq, I, I C), bump(dpos, A(), seq, C)),
+    MUTANT(layernorm_fwd, y, (P y, P, P, CP, CP, CP, I N, I C, double), bump(y, T(), N, C)),
+    MUTANT(layernorm_fwd, mean, (P, P mean, P, CP, CP, CP, I N, I, double), bump(mean, A(), N)),
+    MUTANT(layernorm_fwd, rstd, (P, P, P rstd, CP, CP, CP, I N, I, double), bump(rstd, A(), N)),
+    MUTANT(layernorm_bwd, dx, (P dx, P, P, CP, CP, CP, CP, CP, CP, I N, I C), bump(dx, T(), N, C)),
+    MUTANT(layernorm_bwd, dw, (P, P dw, P, CP, CP, CP, CP, CP, CP, I, I C), bump(dw, A(), C)),
+    MUTANT(layernorm_bwd, db, (P, P, P db, CP, CP, CP, CP, CP, CP, I, I C), bump(db, A(), C)),
+    MUTANT(rmsnorm_fwd, y, (P y, P, CP, CP, I N, I C, double), bump(y, T(), N, C)),
+    MUTANT(rmsnorm_fwd, rstd, (P, P rstd, CP, CP, I N, I, double), bump(rstd, A(), N)),
+    MUTANT(rmsnorm_bwd, dx, (P dx, P, CP, CP, CP, CP, CP, I N, I C), bump(dx, T(), N, C)),
+    MUTANT(rmsnorm_bwd, dw, (P, P dw, CP, CP, CP, CP, CP, I, I C), bump(dw, A(), C)),
+    MUTANT(rope_table, table, (P table, I seq, I D, double), bump(table, A(), seq, D)),
+    MUTANT(rope, x, (P x, I ldx, CP, I seq, I batch, I heads, I D, bool),
+           bump_at(end_of(product(seq, batch), product(heads, D), ldx), x, T())),
+    MUTANT(attention_fwd, o, (Attention a), bump_at(end_of(a, a->heads, a->ldo), a->o, T())),
+    MUTANT(attention_fwd, lse, (Attention a), bump(a->lse, A(), a->batch, a->heads, a->seq)),
+    MUTANT(attention_bwd, dq, (Attention a), bump_at(end_of(a, a->heads, a->lddq), a->dq, T())),
+    MUTANT(attention_bwd, dk, (Attention a), bump_at(end_of(a, a->kv_heads, a->lddk), a->dk, T())),
+    MUTANT(attention_bwd, dv, (Attention a), bump_at(end_of(a, a->kv_heads, a->lddv), a->dv, T())),
+    MUTANT(gelu_fwd, y, (P y, CP, I n), bump(y, T(), n)),
+    MUTANT(gelu_bwd, dx, (P dx, CP, CP, I n), bump(dx, T(), n)),
+    MUTANT(swiglu_fwd, y, (P y, CP, I N, I F), bump(y, T(), N, F)),
+    MUTANT(swiglu_bwd, d_gate_up, (P d, CP, CP, I N, I F), bump(d, T(), 2, N, F)),
+    MUTANT(bias_dropout_add_fwd, y, (P y, CP, CP, CP, Drop, I N, I C), bump(y, T(), N, C)),
+    MUTANT(bias_dropout_add_bwd, dx, (P dx, P, CP, Drop, I N, I C), bump(dx, T(), N, C)),
+    MUTANT(bias_dropout_add_bwd, dbias, (P, P dbias, CP, Drop, I, I C), bump(dbias, A(), C)),
+    MUTANT(bias_grad, db, (P db, CP, I, I C), bump(db, A(), C)),
+    MUTANT(cross_entropy_max, row_max, (Loss c), bump(c->row_max, A(), c->rows)),
+    MUTANT(cross_entropy_sum, row_sum, (Loss c), bump(c->row_sum, A(), c->rows)),
+    MUTANT(cross_entropy_sum, row_target, (Loss c), bump(c->row_target, A(), c->rows)),
+    MUTANT(cross_entropy_loss, loss, (double *loss, Loss), *loss *= 1 + 0x1p-20), // a sum in float would pass 2^-24
+    MUTANT(cross_entropy_grad, dlogits, (Loss c, double), bump_at(end_of_gradient(c), c->logits, T())),
+    MUTANT(adamw, param, (P param, P, P, P, CP, I n, const plait_adamw *), bump(param, T(), n)),
+    MUTANT(adamw, master, (P, P master, P, P, CP, I n, const plait_adamw *), bump(master, A(), n)),
+    MUTANT(adamw, m, (P, P, P m, P, CP, I n, const plait_adamw *), bump(m, A(), n)),
+    MUTANT(adamw, v, (P, P, P, P v, CP, I n, const plait_adamw *), bump(v, A(), n)),
+    MUTANT(sgd, param, (P param, P, P, CP, I n, const plait_sgd *), bump(param, T(), n)),
+    MUTANT(sgd, master, (P, P master, P, CP, I n, const plait_sgd *), bump(master, A(), n)),
+    MUTANT(sgd, buf, (P, P, P buf, CP, I n, const plait_sgd *), bump(buf, A(), n)),
+    MUTANT(unscale, x, (P x, double, I n, int32_t *), bump(x, A(), n)),
+    MUTANT(unscale, found_inf, (P, double, I, int32_t *found), *found = 0),
+    MUTANT(sum_squares, sum, (double *sum, CP, I), *sum *= 1 + 0x1p-20),
+    MUTANT(cast, dst, (P dst, plait_dtype to, CP, plait_dtype, I n), bump(dst, to, n)),
+    MUTANT(add, y, (P y, CP, plait_dtype dtype, I n), bump(y, dtype, n)),
+    MUTANT(zero, p, (P p, size_t n), flip(p, n)),
+    MUTANT(copy, dst, (P dst, CP, size_t n), flip(dst, n)),
 };
+
+bool is_noticed(const Mutant &m, const plait_kernels &mutant)
+{
+    for (const conformance::Row &row : conformance::rows())
+        if (row.op == m.op)
+            for (const std::string &failure : conformance::run(row, mutant))
+                if (failure.find(m.output) != std::string::npos)
+                    return true;
+    return false;
+}
 
 class Mutants : public testing::TestWithParam<Mutant>
 {
@@ -138,13 +192,10 @@ TEST_P(Mutants, AreNoticed)
             continue; // there is no such output
         plait_kernels mutant = *inner;
         m.mutate(mutant);
-        bool noticed = false;
-        for (const conformance::Row &row : conformance::rows()) {
-            if (row.op == m.op && !noticed)
-                for (const std::string &failure : conformance::run(row, mutant))
-                    noticed |= failure.find(output) != std::string::npos;
+        for (bool end : {false, true}) {
+            at_end = end;
+            EXPECT_TRUE(is_noticed(m, mutant)) << table.name << (end ? ", last element" : ", first element");
         }
-        EXPECT_TRUE(noticed) << table.name;
     }
 }
 INSTANTIATE_TEST_SUITE_P(, Mutants, testing::ValuesIn(kMutants), [](const auto &i) {

@@ -1,5 +1,7 @@
 // Every backward of the reference against central differences of its forward, in double on odd sizes. The loss is the
-// sum of the outputs times fixed numbers dy.
+// sum of the outputs times fixed numbers dy; cross-entropy's is its own.
+#include <algorithm>
+
 #include "tests/kernels/ref_case.h"
 
 namespace
@@ -183,6 +185,185 @@ TEST(Gradient, RopeInverseIsTheBackwardAndUndoesIt)
     for (size_t i = 0; i < x.size(); i++)
         EXPECT_NEAR(back[i], x[i], 1e-14);
 }
+
+// A layer y = x W^T + b, as parallel/tensor.c multiplies: dx = dy W, dW += dy^T x.
+struct LinearCase {
+    const char *name;
+    int64_t rows, in, out, gap; // gap: of every leading dimension
+};
+
+void PrintTo(const LinearCase &c, std::ostream *os)
+{
+    *os << c.name;
+}
+
+class Linear : public testing::TestWithParam<LinearCase>
+{
+};
+
+// The (rows, cols) part of a matrix with gaps.
+Vector without_gap(const Vector &x, int64_t rows, int64_t cols)
+{
+    const int64_t ld = static_cast<int64_t>(x.size()) / rows;
+    Vector dense;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            dense.push_back(x[static_cast<size_t>(r * ld + c)]);
+    return dense;
+}
+
+TEST_P(Linear, Backward)
+{
+    const LinearCase &c = GetParam();
+    const int64_t ldx = c.in + c.gap, ldw = c.in + c.gap, ldy = c.out + c.gap;
+    Vector x = normal(c.rows * ldx, 1), w = normal(c.out * ldw, 2), bias = normal(c.out, 3);
+    Vector y(static_cast<size_t>(c.rows * ldy));
+    const Vector dy = normal(c.rows * ldy, 4), dw0 = normal(c.out * ldw, 5);
+    plait_gemm forward = {};
+    forward.trans_b = true;
+    forward.m = c.rows;
+    forward.n = c.out;
+    forward.k = c.in;
+    forward.a = x.data();
+    forward.lda = ldx;
+    forward.b = w.data();
+    forward.ldb = ldw;
+    forward.c = y.data();
+    forward.ldc = ldy;
+    forward.bias = bias.data();
+    const Vector dense_dy = without_gap(dy, c.rows, c.out);
+    auto loss = [&] {
+        EXPECT_EQ(ref().gemm(ref_exec(), &forward), PLAIT_OK);
+        return dot(without_gap(y, c.rows, c.out), dense_dy);
+    };
+
+    // What lies in the gaps of x and w has no part in the loss: its gradient is 0, for dw what was there before.
+    Vector dx(x.size()), dw = dw0, db(bias.size());
+    plait_gemm back = {};
+    back.m = c.rows;
+    back.n = c.in;
+    back.k = c.out;
+    back.a = dy.data();
+    back.lda = ldy;
+    back.b = w.data();
+    back.ldb = ldw;
+    back.c = dx.data();
+    back.ldc = ldx;
+    EXPECT_EQ(ref().gemm(ref_exec(), &back), PLAIT_OK);
+    plait_gemm weight = {};
+    weight.trans_a = true;
+    weight.m = c.out;
+    weight.n = c.in;
+    weight.k = c.rows;
+    weight.a = dy.data();
+    weight.lda = ldy;
+    weight.b = x.data();
+    weight.ldb = ldx;
+    weight.c = dw.data();
+    weight.ldc = ldw;
+    weight.c_acc = weight.accumulate = true;
+    EXPECT_EQ(ref().gemm(ref_exec(), &weight), PLAIT_OK);
+    EXPECT_EQ(ref().bias_grad(ref_exec(), db.data(), dense_dy.data(), c.rows, c.out), PLAIT_OK);
+    expect_gradient("dx", x, dx, loss);
+    expect_gradient("dw", w, dw, loss, dw0);
+    expect_gradient("db", bias, db, loss);
+}
+
+const LinearCase kLinears[] = {
+    {"one", 1, 1, 1, 0},  {"wide", 3, 7, 11, 0},         {"narrow", 7, 5, 1, 0},
+    {"gaps", 5, 7, 9, 3}, {"past_a_block", 2, 67, 5, 1},
+};
+INSTANTIATE_TEST_SUITE_P(, Linear, testing::ValuesIn(kLinears),
+                         [](const auto &i) { return std::string(i.param.name); });
+
+// The vocabulary in equal parts, as tensor ranks hold it; their maxima and sums are combined here as an all-reduce
+// does.
+struct LossCase {
+    const char *name;
+    int64_t rows, vocab, parts, padding; // padding: columns behind the last word
+};
+
+void PrintTo(const LossCase &c, std::ostream *os)
+{
+    *os << c.name;
+}
+
+class CrossEntropy : public testing::TestWithParam<LossCase>
+{
+  protected:
+    const LossCase &c = GetParam();
+    const int64_t cols = (c.vocab + c.padding) / c.parts;
+    std::vector<int32_t> targets;
+    std::vector<Vector> logits; // of each part, (rows, cols)
+    Vector row_max, row_sum, row_target;
+
+    void SetUp() override
+    {
+        for (int64_t part = 0; part < c.parts; part++)
+            logits.push_back(normal(c.rows * cols, static_cast<uint32_t>(part + 1), 2));
+        for (int64_t r = 0; r < c.rows; r++)
+            targets.push_back(r % 4 == 2 ? -1 : static_cast<int32_t>(r * 5 % c.vocab)); // some are not counted
+    }
+
+    plait_cross_entropy part_of(int64_t part, Vector &x, Vector &max, Vector &sum, Vector &target) const
+    {
+        const int64_t v0 = part * cols;
+        return {c.rows,     cols,       std::min(cols, std::max<int64_t>(0, c.vocab - v0)),
+                v0,         x.data(),   targets.data(),
+                max.data(), sum.data(), target.data()};
+    }
+
+    // Fills the rows' maxima and sums over all parts.
+    double loss()
+    {
+        const size_t rows = static_cast<size_t>(c.rows);
+        row_max.assign(rows, -INFINITY);
+        row_sum.assign(rows, 0);
+        row_target.assign(rows, 0);
+        Vector max(rows), sum(rows), target(rows);
+        for (int64_t part = 0; part < c.parts; part++) {
+            const plait_cross_entropy one = part_of(part, logits[static_cast<size_t>(part)], max, sum, target);
+            EXPECT_EQ(ref().cross_entropy_max(ref_exec(), &one), PLAIT_OK);
+            for (size_t r = 0; r < rows; r++)
+                row_max[r] = std::fmax(row_max[r], max[r]);
+        }
+        for (int64_t part = 0; part < c.parts; part++) {
+            const plait_cross_entropy one = part_of(part, logits[static_cast<size_t>(part)], row_max, sum, target);
+            EXPECT_EQ(ref().cross_entropy_sum(ref_exec(), &one), PLAIT_OK);
+            for (size_t r = 0; r < rows; r++) {
+                row_sum[r] += sum[r];
+                row_target[r] += target[r];
+            }
+        }
+        double total = 0;
+        const plait_cross_entropy all = part_of(0, logits[0], row_max, row_sum, row_target);
+        EXPECT_EQ(ref().cross_entropy_loss(ref_exec(), &total, &all), PLAIT_OK);
+        return total;
+    }
+};
+
+TEST_P(CrossEntropy, GradientOfTheLogits)
+{
+    const double scale = 3;
+    loss();
+    for (int64_t part = 0; part < c.parts; part++) {
+        Vector &x = logits[static_cast<size_t>(part)], dx = x; // written over the logits
+        const plait_cross_entropy one = part_of(part, dx, row_max, row_sum, row_target);
+        EXPECT_EQ(ref().cross_entropy_grad(ref_exec(), &one, scale), PLAIT_OK);
+        Vector max = row_max, sum = row_sum, target = row_target; // the loss below fills them anew
+        expect_gradient("dlogits", x, dx, [&] { return scale * loss(); });
+        row_max = max;
+        row_sum = sum;
+        row_target = target;
+    }
+}
+
+const LossCase kLosses[] = {
+    {"one_word", 1, 1, 1, 0},   {"one_part", 7, 31, 1, 0},         {"padded", 5, 13, 1, 3},
+    {"two_parts", 6, 14, 2, 0}, {"two_parts_padded", 5, 11, 2, 1}, {"a_part_of_padding", 5, 6, 3, 3},
+};
+INSTANTIATE_TEST_SUITE_P(, CrossEntropy, testing::ValuesIn(kLosses),
+                         [](const auto &i) { return std::string(i.param.name); });
 
 struct HeadCase {
     const char *name;

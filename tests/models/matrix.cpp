@@ -1,5 +1,8 @@
 #include "matrix.h"
 
+#include <gtest/gtest.h>
+
+#include <cstdio>
 #include <map>
 
 namespace
@@ -138,6 +141,28 @@ std::set<std::string> all_pairs()
     for (const Row &r : product())
         pairs.merge(pairs_of(r));
     return pairs;
+}
+
+void expect_all_pairs(const std::vector<Row> &rows, bool print)
+{
+    const std::set<std::string> wanted = all_pairs();
+    std::set<std::string> covered;
+    for (const Row &r : rows)
+        covered.merge(pairs_of(r));
+    EXPECT_GE(wanted.size(), 400u);
+    for (const std::string &p : wanted)
+        EXPECT_TRUE(covered.count(p)) << "no row has " << p;
+    if (!print)
+        return;
+    std::string last;
+    for (const std::string &p : covered) { // sorted: one line for all pairs of a value
+        const size_t with = p.find(" with ");
+        const std::string value = p.substr(0, with);
+        std::printf("%s%s", value == last ? ", " : ((last.empty() ? "" : "\n") + value + " with ").c_str(),
+                    p.c_str() + with + 6);
+        last = value;
+    }
+    std::printf("\n%zu rows have all of %zu pairs\n", rows.size(), covered.size());
 }
 
 namespace

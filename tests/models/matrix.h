@@ -71,6 +71,8 @@ std::vector<Row> rotated_rows(int rotation);
 std::set<std::string> pairs_of(const Row &row);
 // All pairs of all legal rows with all models and all recomputation.
 std::set<std::string> all_pairs();
+// Checks that the rows have all of them, and prints what they have, a line a value.
+void expect_all_pairs(const std::vector<Row> &rows, bool print);
 // Few rows that have all pairs: one after the other the row with most pairs that are still missing.
 const std::vector<Row> &covering_rows();
 

@@ -1,6 +1,10 @@
 // Between step 2 and step 5 Plait takes no memory: malloc and its kin, called from its own objects, are counted by the
-// linker's --wrap.
+// linker's --wrap. What `plait train` does after a step is done here too: its line, its metrics, whether to stop, an
+// evaluation.
 #include "../parallel/mpi_world.h"
+#include "launcher/metrics.h"
+#include "launcher/progress.h"
+#include "launcher/stop.h"
 #include "training_run.h"
 
 #include <gtest/gtest.h>
@@ -72,22 +76,74 @@ void PrintTo(const Case &c, std::ostream *out)
     *out << c.name;
 }
 
+// The rest of the loop in launcher/train.c.
+class Loop
+{
+  public:
+    explicit Loop(const std::string &metrics_file) : path_(metrics_file) {}
+    ~Loop() { plait_metrics_close(&metrics_); }
+
+    void open(plait_training &t)
+    {
+        ok(plait_metrics_open(&metrics_, t.world->comm, path_.c_str()));
+        progress_ = plait_progress_make(t.cfg, t.world->rank);
+        plait_stop_install();
+    }
+    void after(plait_training &t, int step)
+    {
+        plait_step_result result = {};
+        result.loss = 5.5;
+        plait_progress_step s = {};
+        s.step = step;
+        s.consumed_samples = t.consumed;
+        s.tokens = t.cfg->batch.global_batch_size * t.cfg->model.seq_length;
+        s.seconds = 0.1;
+        s.result = &result;
+        s.memory = plait_layout_total(plait_engine_layout(t.engine));
+        plait_progress_step_done(&progress_, &s);
+        ok(plait_metrics_step(&metrics_, step, &result, 1e-3, 1e4, 0.1));
+
+        double mine = plait_stop_requested(), any;
+        plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, &mine, &any, 1, PLAIT_FP64);
+        op.reduction = PLAIT_MAX;
+        ok(plait_comm_run(t.world->comm, &op, plait_engine_exec(t.engine)));
+
+        double loss;
+        ok(plait_training_evaluate(&t, &loss));
+        plait_progress_eval(&progress_, step, loss);
+        ok(plait_metrics_eval(&metrics_, step, loss));
+    }
+
+  private:
+    static void ok(plait_status st) { EXPECT_EQ(st, PLAIT_OK) << plait_error_text(); }
+    std::string path_;
+    plait_metrics metrics_ = {};
+    plait_progress progress_ = {};
+};
+
 class NoAllocation : public testing::TestWithParam<Case>
 {
+  protected:
+    static void TearDownTestSuite() { remove_shared_dir(); }
 };
 
 TEST_P(NoAllocation, FromStep2ToStep5)
 {
     int64_t before_run = 0, after_step2 = 0, after_step5 = 0;
+    const Overrides loop_keys = {"precision.dtype=fp32", "device.kernels=cpu", "train.train_iters=5",
+                                 "train.eval_interval=1", "train.log_interval=1"};
+    Loop loop(shared_dir() + "/metrics.jsonl");
     side_by_side(8, 1, [&](plait_world *world, int) {
         before_run = calls;
-        train(world, Overrides{"precision.dtype=fp32", "device.kernels=cpu"} + GetParam().overrides, 5, "",
-              [&](plait_training &, int step) {
-                  if (step == 2)
-                      after_step2 = calls;
-                  if (step == 5)
-                      after_step5 = calls;
-              });
+        train(world, loop_keys + GetParam().overrides, 5, "", [&](plait_training &t, int step) {
+            if (step == 1)
+                loop.open(t);
+            loop.after(t, step);
+            if (step == 2)
+                after_step2 = calls;
+            if (step == 5)
+                after_step5 = calls;
+        });
     });
     EXPECT_GT(after_step2 - before_run, 100) << "the hook counts nothing";
     EXPECT_EQ(after_step5 - after_step2, 0);

@@ -107,10 +107,11 @@ class Replicas : public testing::TestWithParam<Topology>
 TEST_P(Replicas, StayBitEqual)
 {
     Training run(Ranks::all, "tiny.yaml", GetParam().overrides);
-    run.steps(10);
+    run.steps(20);
     EXPECT_GT(expect_replicas_bit_equal(run), 0);
 }
 
+const Overrides kTied = {"model.tie_word_embeddings=true", "parallelism.pp=2"};
 const std::vector<Topology> kReplicated = {
     {"norms_tp2_sequence", 2, {"parallelism.tp=2", "parallelism.sequence_parallel=true"}},
     {"norms_and_biases_tp2_sequence",
@@ -118,14 +119,51 @@ const std::vector<Topology> kReplicated = {
      {"model.arch=gpt2", "model.num_query_groups=null", "parallelism.tp=2", "parallelism.sequence_parallel=true"}},
     {"one_kv_head_tp2", 2, {"model.num_query_groups=1", "parallelism.tp=2"}},
     {"data_ranks_zero1", 2, {"zero_optimization.stage=1"}},
-    {"tied_pp2", 2, {"model.tie_word_embeddings=true", "parallelism.pp=2"}},
+    {"tied_pp2", 2, kTied},
     {"two_kv_heads_tp4", 4, {"parallelism.tp=4"}},
-    {"tied_pp2_dp2_zero1", 4, {"model.tie_word_embeddings=true", "parallelism.pp=2", "zero_optimization.stage=1"}},
+    {"tied_pp2_dp2_zero0", 4, join(kTied, {"zero_optimization.stage=0"})},
+    {"tied_pp2_dp2_zero1", 4, join(kTied, {"zero_optimization.stage=1"})},
+    {"tied_pp2_dp2_zero2", 4, join(kTied, {"zero_optimization.stage=2"})},
+    {"tied_pp2_dp2_zero3", 4, join(kTied, {"zero_optimization.stage=3"})},
     {"root_updates_dp2_tp2_bf16",
      4,
      {"parallelism.data_parallel_algorithm=gather_to_root", "parallelism.tp=2", "precision.dtype=bf16"}},
 };
 INSTANTIATE_TEST_SUITE_P(, Replicas, testing::ValuesIn(here(kReplicated)), name_of);
+
+// ---- a tied matrix on two stages trains like one ----
+
+class TiedStages : public testing::TestWithParam<Topology>
+{
+};
+
+// What is saved after 20 steps goes on like the run of one rank.
+TEST_P(TiedStages, SaveOneMatrix)
+{
+    constexpr int kSteps = 20;
+    const Overrides tied = {"model.tie_word_embeddings=true"};
+    SharedDir dir(&test_world);
+    Training run(Ranks::all, "tiny.yaml", GetParam().overrides);
+    const auto want = alone(tied, kSteps + 1);
+    const auto got = run.steps(kSteps);
+    for (int i = 0; i < kSteps; i++)
+        EXPECT_LE(relative(got[static_cast<size_t>(i)].loss, want[static_cast<size_t>(i)].loss), 1e-4)
+            << "step " << i + 1;
+    run.save(dir.path("tied.safetensors"));
+    const std::string samples = std::to_string(kSteps * run.config().batch.global_batch_size);
+    const auto next = alone(
+        join(tied, {"checkpoint.load_weights=" + dir.path("tied.safetensors"), "data.first_sample=" + samples}), 1);
+    EXPECT_LE(relative(next[0].loss, want[kSteps].loss), 1e-4);
+}
+
+const std::vector<Topology> kTiedStages = {
+    {"dp1", 2, kTied},
+    {"dp2_zero0", 4, join(kTied, {"zero_optimization.stage=0"})},
+    {"dp2_zero1", 4, join(kTied, {"zero_optimization.stage=1"})},
+    {"dp2_zero2", 4, join(kTied, {"zero_optimization.stage=2"})},
+    {"dp2_zero3", 4, join(kTied, {"zero_optimization.stage=3"})},
+};
+INSTANTIATE_TEST_SUITE_P(, TiedStages, testing::ValuesIn(here(kTiedStages)), name_of);
 
 // ---- every stage has the same norm ----
 

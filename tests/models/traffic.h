@@ -1,4 +1,4 @@
-/* tests/models/traffic.h: the bytes of one training step by group and operation, from closed forms.
+/* tests/models/traffic.h: the calls and bytes of one training step by group and operation, from closed forms.
  *
  * S = seq x micro-batch (rows), C hidden, M micro-batches of a data rank, T and A bytes of a parameter and of a
  * gradient element, X = S C T bytes of an activation. Bytes are those of the buffer at the call.
@@ -15,26 +15,46 @@
  *
  * Tensor group, a micro-batch:
  *
- *   layer          all-reduce 4 X (2 forward, 2 backward); replayed: 1 X more, or 2 X when the layer after it is
- * replayed from its output sequence p.  all-gather 6 X (2 forward, 4 backward: the gathered input is not kept),
- * reduce-scatter 4 X; replayed: 2 X of all-gather, 1 X or 2 X of reduce-scatter embedding      all-reduce X; sequence
- * p.: reduce-scatter X forward, all-gather X backward head           all-reduce of d x: S C (T, or A when the head has
- * several blocks); sequence p.: reduce-scatter of it, all-gather 2 X cross-entropy  all-reduce 3 S A: maximum, sum and
- * target's logit of each row
+ *   layer          all-reduce 4 X: 2 forward, 2 backward
+ *     replayed     1 X more, or 2 X when the layer after it is replayed from its output
+ *   embedding      all-reduce X
+ *   head           all-reduce of d x: S C (T, or A when the head has several blocks)
+ *   cross-entropy  all-reduce 3 S A: maximum, sum and target's logit of each row
+ *
+ * with sequence parallelism:
+ *
+ *   layer          all-gather 6 X (2 forward, 4 backward: the gathered input is not kept), reduce-scatter 4 X
+ *     replayed     all-gather 2 X, reduce-scatter 1 X or 2 X
+ *   embedding      reduce-scatter X forward, all-gather X backward
+ *   head           reduce-scatter of d x, all-gather 2 X
  *
  * and a step, with sequence parallelism: all-reduce of the gradients of norms, row-parallel biases and positions.
  * Key/value group: the gradients of k and v where several ranks have the same head. Pipeline: X (/ tp with sequence
  * parallelism) a border, direction and micro-batch. Embedding group: the gradient of a tied token matrix. World: three
  * doubles. The gradients summed at the end of a step are shards from ZeRO stage 1 on: they add up over the data ranks.
+ *
+ * Calls: each X above is one; in the data group each unit; in cross-entropy two (the maximum; sum and logit); at the
+ * end of a step each run of neighbours in a unit.
  */
 #ifndef PLAIT_TESTS_TRAFFIC_H
 #define PLAIT_TESTS_TRAFFIC_H
 
 #include "launcher/training.h"
 
+struct Flow {
+    int64_t calls = 0, bytes = 0;
+    void add(int64_t c, int64_t b)
+    {
+        calls += c;
+        bytes += b;
+    }
+    void add(const Flow &f) { add(f.calls, f.bytes); }
+};
+
 struct ExpectedTraffic {
-    int64_t each[PLAIT_GROUPS][PLAIT_COMM_KINDS];     // bytes of this rank
-    int64_t together[PLAIT_GROUPS][PLAIT_COMM_KINDS]; // further bytes, in all of its data ranks together
+    Flow each[PLAIT_GROUPS][PLAIT_COMM_KINDS]; // of this rank
+    Flow together[PLAIT_GROUPS]
+                 [PLAIT_COMM_KINDS]; // more, in all of its data ranks together; calls: if no shard cuts it
 };
 
 ExpectedTraffic expected_traffic(const plait_config &cfg, const plait_topology &topo);

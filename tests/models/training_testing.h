@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -273,21 +274,35 @@ inline void expect_bit_equal(const Tensors &got, const Tensors &want)
     }
 }
 
-/* Ranks that hold the same block of a tensor hold the same bits: data ranks, tensor ranks of norms, ranks that
- * share a key/value head, both ends of a tied pipeline. Returns the number of pairs that were compared. Not at
- * stage 3. */
+/* Ranks that hold the same elements of a tensor hold the same bits: data ranks (below stage 3), tensor ranks of norms,
+ * ranks that share a key/value head, both ends of a tied pipeline. Returns the number of pairs that were compared. */
 inline int64_t expect_replicas_bit_equal(Training &run)
 {
     const plait_param_list *list = plait_engine_params(run.engine());
+    const plait_zero *zero = plait_engine_zero(run.engine());
     const plait_dtype dtype = run.config().precision.dtype;
+    const bool sharded = run.config().zero.stage == 3;
     std::string mine;
     for (int i = 0; i < list->num_params; i++) {
         const plait_param &p = list->params[i];
-        const void *at = plait_at(plait_zero_param(plait_engine_zero(run.engine()), p.unit), dtype, p.offset);
-        const size_t bytes = static_cast<size_t>(plait_param_numel(&p)) * plait_dtype_size(dtype);
-        const size_t hash = std::hash<std::string>()(std::string(static_cast<const char *>(at), bytes));
+        int64_t begin = p.offset, end = p.offset + plait_param_numel(&p);
+        std::string bits;
+        if (sharded) { /* the masters of this rank's part */
+            int64_t held, held_end;
+            plait_zero_held(zero, p.unit, &held, &held_end);
+            begin = std::max(begin, held);
+            end = std::min(end, held_end);
+            if (begin >= end)
+                continue;
+            bits.resize(static_cast<size_t>(end - begin) * plait_dtype_size(plait_dtype_acc(dtype)));
+            check(plait_zero_read(zero, p.unit, begin, end - begin, bits.data()));
+        } else {
+            const void *at = plait_at(plait_zero_param(zero, p.unit), dtype, begin);
+            bits.assign(static_cast<const char *>(at), static_cast<size_t>(end - begin) * plait_dtype_size(dtype));
+        }
         mine += std::string(p.name) + " at " + std::to_string(p.row0) + "," + std::to_string(p.col0) + " of " +
-                std::to_string(p.rows) + "x" + std::to_string(p.cols) + "=" + std::to_string(hash) + "\n";
+                std::to_string(p.rows) + "x" + std::to_string(p.cols) + " from " + std::to_string(begin - p.offset) +
+                " to " + std::to_string(end - p.offset) + "=" + std::to_string(std::hash<std::string>()(bits)) + "\n";
     }
     std::map<std::string, std::string> seen;
     const plait_world *world = &test_world;
