@@ -91,7 +91,7 @@ done:
 }
 
 typedef struct rank_row {
-    int64_t params;
+    int64_t params, counted;
     size_t planned[PLAIT_MEM_KINDS], total, resident_before;
 } rank_row;
 
@@ -109,7 +109,9 @@ plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *o
     const plait_config *cfg = plait_engine_config(e);
     plait_comm *world = plait_engine_groups(e)->world;
     const bool prints = topo->rank == 0;
-    rank_row mine = {.params = plait_param_list_numel(plait_engine_params(e)), .resident_before = resident_before}, row;
+    rank_row mine = {.params = plait_param_list_numel(plait_engine_params(e)),
+                     .counted = plait_param_list_counted(plait_engine_params(e)),
+                     .resident_before = resident_before};
     int64_t counted = 0;
     size_t most_before = 0;
 
@@ -130,12 +132,10 @@ plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *o
         fprintf(out, " %14s\n", "all");
     }
     for (int rank = 0; rank < topo->world; rank++) {
-        row = mine;
-        int64_t own = plait_param_list_counted(plait_engine_params(e));
+        rank_row row = mine;
         PLAIT_TRY(plait_comm_broadcast_bytes(world, &row, sizeof row, rank));
-        PLAIT_TRY(plait_comm_broadcast_bytes(world, &own, sizeof own, rank));
         plait_topology there = plait_topology_at(topo, rank);
-        counted += there.d == 0 ? own : 0;
+        counted += there.d == 0 ? row.counted : 0;
         most_before = row.resident_before > most_before ? row.resident_before : most_before;
         if (prints && rank < MAX_ROWS)
             print_row(out, &there, &row);

@@ -25,3 +25,13 @@ int plait_stop_requested(void)
 {
     return requested;
 }
+
+plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, int *signal)
+{
+    double mine = plait_stop_requested(), any;
+    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, &mine, &any, 1, PLAIT_FP64);
+    op.reduction = PLAIT_MAX;
+    PLAIT_TRY(plait_comm_run(world, &op, ex));
+    *signal = (int)any;
+    return PLAIT_OK;
+}

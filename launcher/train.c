@@ -60,17 +60,6 @@ static plait_status evaluate(run *r, int64_t after_step)
     return plait_metrics_eval(&r->metrics, after_step, loss);
 }
 
-/* A signal on any rank stops all after the step; *signal is its number or 0. */
-static plait_status agree_to_stop(run *r, int *signal)
-{
-    double mine = plait_stop_requested(), any;
-    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, &mine, &any, 1, PLAIT_FP64);
-    op.reduction = PLAIT_MAX;
-    PLAIT_TRY(plait_comm_run(r->world->comm, &op, plait_engine_exec(r->training.engine)));
-    *signal = (int)any;
-    return PLAIT_OK;
-}
-
 static plait_status save(run *r)
 {
     const char *path = r->cfg.checkpoint.save_weights;
@@ -89,7 +78,7 @@ static plait_status train(run *r)
     plait_stop_install();
     for (int64_t step = 1; step <= iterations && !signal; step++) {
         PLAIT_TRY(train_step(r, step));
-        PLAIT_TRY(agree_to_stop(r, &signal));
+        PLAIT_TRY(plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), &signal));
         if (interval > 0 && !signal && (step % interval == 0 || step == iterations))
             PLAIT_TRY(evaluate(r, step));
     }

@@ -67,8 +67,7 @@ plait_status plait_training_open(plait_training *t, plait_world *world, const pl
     plait_ledger *ledger = plait_engine_ledger(t->engine);
     ledger->planned[PLAIT_TIER_HOST][PLAIT_MEM_WORK] += plait_text_data_bytes(t->data);
     ledger->high_water[PLAIT_TIER_HOST][PLAIT_MEM_WORK] += plait_text_data_bytes(t->data);
-    t->ramp = plait_batch_ramp_make(cfg->batch.rampup_start, cfg->batch.rampup_increment, cfg->batch.rampup_samples,
-                                    cfg->batch.global_batch_size);
+    t->ramp = plait_batch_ramp_of(cfg);
     return cfg->checkpoint.load_weights[0] ? plait_weights_load(t->engine, cfg->checkpoint.load_weights)
                                            : plait_engine_init_weights(t->engine);
 }

@@ -48,7 +48,7 @@ static plait_status reserve_staging(plait_engine *e)
     plait_group_comm all[PLAIT_GROUP_COMMS];
     plait_group_comms(&e->groups, all);
     for (int i = 0; i < PLAIT_GROUP_COMMS; i++)
-        PLAIT_TRY(plait_comm_reserve(all[i].comm, e->layout.comm[all[i].kind].largest, (size_t)e->cfg->comm.chunk_bytes,
+        PLAIT_TRY(plait_comm_reserve(all[i].comm, e->layout.largest[all[i].kind], (size_t)e->cfg->comm.chunk_bytes,
                                      PLAIT_TIER_DEVICE, &e->ledger));
     return PLAIT_OK;
 }

@@ -82,7 +82,6 @@ static void note_traffic(plait_engine *e)
     for (int i = 0; i < PLAIT_GROUP_COMMS; i++) {
         const plait_traffic one = plait_comm_traffic(all[i].comm);
         plait_traffic *sum = &e->traffic[all[i].kind];
-        sum->largest = one.largest > sum->largest ? one.largest : sum->largest;
         for (int k = 0; k < PLAIT_COMM_KINDS; k++) {
             sum->calls[k] += one.calls[k];
             sum->bytes[k] += one.bytes[k];

@@ -13,8 +13,7 @@ plait_status plait_schedule_set_init(plait_schedule_set *s, const plait_config *
 {
     plait_status st = PLAIT_OK;
     int chunks = (int)cfg->parallelism.num_chunks;
-    const plait_batch_ramp ramp = plait_batch_ramp_make(cfg->batch.rampup_start, cfg->batch.rampup_increment,
-                                                        cfg->batch.rampup_samples, cfg->batch.global_batch_size);
+    const plait_batch_ramp ramp = plait_batch_ramp_of(cfg);
     *s = (plait_schedule_set){.eval = -1, .logits = -1};
     s->all = calloc((size_t)ramp.increments + 3, sizeof *s->all);
     if (!s->all)
@@ -242,10 +241,8 @@ static void note_comms(plait_layout *l, const plait_config *cfg, const plait_gro
         if (all[i].kind == PLAIT_GROUP_PIPELINE)
             continue;
         size_t largest = plait_comm_traffic(all[i].comm).largest;
-        size_t staging = plait_comm_staging_bytes(all[i].comm, largest, (size_t)cfg->comm.chunk_bytes);
-        l->comm[all[i].kind].largest = largest;
-        l->comm[all[i].kind].staging = staging;
-        l->staging += staging;
+        l->largest[all[i].kind] = largest;
+        l->staging += plait_comm_staging_bytes(all[i].comm, largest, (size_t)cfg->comm.chunk_bytes);
     }
 }
 

@@ -35,10 +35,7 @@ int plait_schedule_set_train(const plait_schedule_set *s, int micros);
 typedef struct plait_layout {
     size_t bytes[PLAIT_MEM_KINDS]; /* of the device arenas */
     size_t staging;                /* of communication, beside the arenas */
-    struct {
-        size_t largest; /* wire bytes of the largest collective */
-        size_t staging;
-    } comm[PLAIT_GROUPS];                 /* by kind of group; the pipeline's only passes messages */
+    size_t largest[PLAIT_GROUPS];  /* staged bytes of the largest collective; the pipeline only passes messages */
     plait_zero_order *forward, *backward; /* [chunks]: acquires of one chunk's forward and backward */
     int num_chunks;
 } plait_layout;

@@ -44,6 +44,11 @@ typedef struct plait_batch_ramp {
 
 /* start 0: no ramp. Sizes are as plait_config_resolve accepts them: whole increments from below `global`. */
 plait_batch_ramp plait_batch_ramp_make(int64_t start, int64_t increment, int64_t samples, int64_t global);
+static inline plait_batch_ramp plait_batch_ramp_of(const plait_config *cfg)
+{
+    return plait_batch_ramp_make(cfg->batch.rampup_start, cfg->batch.rampup_increment, cfg->batch.rampup_samples,
+                                 cfg->batch.global_batch_size);
+}
 /* Size of the step that begins after `consumed` samples. */
 int64_t plait_batch_size_at(const plait_batch_ramp *r, int64_t consumed);
 /* Micro-batches that each data rank has in a step of `batch` samples. */

@@ -40,6 +40,19 @@ class TempYaml
     std::string dir_;
 };
 
+/* What print(FILE *) writes. */
+template <typename Print> std::string printed(Print print)
+{
+    char *text = nullptr;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    print(f);
+    fclose(f);
+    std::string out(text, len);
+    free(text);
+    return out;
+}
+
 /* Loads text (none: defaults) and overrides; the error text has the temporary path replaced by "t.yaml". */
 class Loaded
 {

@@ -16,18 +16,6 @@ std::string text_of_file(const std::string &path)
     s << std::ifstream(path, std::ios::binary).rdbuf();
     return s.str();
 }
-
-template <typename Print> std::string printed(Print print)
-{
-    char *text = nullptr;
-    size_t len = 0;
-    FILE *f = open_memstream(&text, &len);
-    print(f);
-    fclose(f);
-    std::string out(text, len);
-    free(text);
-    return out;
-}
 } // namespace
 
 struct Shipped {

@@ -94,14 +94,9 @@ TEST(ConfigKeys, DefaultIsPrintedAndReadsBack)
             ASSERT_EQ(again.status, PLAIT_OK) << again.error;
             EXPECT_EQ(again.dump(), none.dump());
         }
-        char *text = nullptr;
-        size_t len = 0;
-        FILE *f = open_memstream(&text, &len);
-        plait_config_print(&none.cfg, f, false);
-        fclose(f);
-        EXPECT_NE(std::string(text).find(std::string("\n") + k.path + " "),
+        const std::string text = printed([&](FILE *out) { plait_config_print(&none.cfg, out, false); });
+        EXPECT_NE(text.find(std::string("\n") + k.path + " "),
                   k.path == std::string("model.arch") ? 0 : std::string::npos);
-        free(text);
     }
 }
 

@@ -278,14 +278,7 @@ TEST(ConfigResolve, WhatAFileGivesInVainIsNamed)
     const auto idle = [&](const std::vector<std::string> &overrides) {
         Loaded l(text, overrides);
         EXPECT_EQ(l.resolve(1), PLAIT_OK) << l.error;
-        char *lines = nullptr;
-        size_t size = 0;
-        FILE *out = open_memstream(&lines, &size);
-        plait_config_print_idle(&l.cfg, out);
-        fclose(out);
-        std::string copy = lines;
-        free(lines);
-        return copy;
+        return printed([&](FILE *out) { plait_config_print_idle(&l.cfg, out); });
     };
     EXPECT_NE(idle({}).find("t.yaml:11:3: optimizer.momentum has no effect here, only with optimizer.type SGD\n"),
               std::string::npos)

@@ -219,18 +219,8 @@ TEST_P(Linear, Backward)
     Vector x = normal(c.rows * ldx, 1), w = normal(c.out * ldw, 2), bias = normal(c.out, 3);
     Vector y(static_cast<size_t>(c.rows * ldy));
     const Vector dy = normal(c.rows * ldy, 4), dw0 = normal(c.out * ldw, 5);
-    plait_gemm forward = {};
-    forward.trans_b = true;
-    forward.m = c.rows;
-    forward.n = c.out;
-    forward.k = c.in;
-    forward.a = x.data();
-    forward.lda = ldx;
-    forward.b = w.data();
-    forward.ldb = ldw;
-    forward.c = y.data();
-    forward.ldc = ldy;
-    forward.bias = bias.data();
+    const plait_gemm forward = {false,    true, c.rows,   c.out, c.in,  x.data(), ldx,
+                                w.data(), ldw,  y.data(), ldy,   false, false,    bias.data()};
     const Vector dense_dy = without_gap(dy, c.rows, c.out);
     auto loss = [&] {
         EXPECT_EQ(ref().gemm(ref_exec(), &forward), PLAIT_OK);
@@ -239,29 +229,11 @@ TEST_P(Linear, Backward)
 
     // What lies in the gaps of x and w has no part in the loss: its gradient is 0, for dw what was there before.
     Vector dx(x.size()), dw = dw0, db(bias.size());
-    plait_gemm back = {};
-    back.m = c.rows;
-    back.n = c.in;
-    back.k = c.out;
-    back.a = dy.data();
-    back.lda = ldy;
-    back.b = w.data();
-    back.ldb = ldw;
-    back.c = dx.data();
-    back.ldc = ldx;
+    const plait_gemm back = {false,    false, c.rows,    c.in, c.out, dy.data(), ldy,
+                             w.data(), ldw,   dx.data(), ldx,  false, false,     nullptr};
     EXPECT_EQ(ref().gemm(ref_exec(), &back), PLAIT_OK);
-    plait_gemm weight = {};
-    weight.trans_a = true;
-    weight.m = c.out;
-    weight.n = c.in;
-    weight.k = c.rows;
-    weight.a = dy.data();
-    weight.lda = ldy;
-    weight.b = x.data();
-    weight.ldb = ldx;
-    weight.c = dw.data();
-    weight.ldc = ldw;
-    weight.c_acc = weight.accumulate = true;
+    const plait_gemm weight = {true,     false, c.out,     c.in, c.rows, dy.data(), ldy,
+                               x.data(), ldx,   dw.data(), ldw,  true,   true,      nullptr};
     EXPECT_EQ(ref().gemm(ref_exec(), &weight), PLAIT_OK);
     EXPECT_EQ(ref().bias_grad(ref_exec(), db.data(), dense_dy.data(), c.rows, c.out), PLAIT_OK);
     expect_gradient("dx", x, dx, loss);

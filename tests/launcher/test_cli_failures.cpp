@@ -50,6 +50,11 @@ class CliFailures : public PlaitTest
         return c;
     }
     Words one(const Words &args) const { return Words{"-n", "1", plait_binary()} + args; }
+    /* A rank of its own directory, as on another machine. */
+    Words training_in(const std::string &where, const Words &overrides) const
+    {
+        return Words{"-n", "1", "-wdir", path(where), plait_binary(), "train", kTiny} + overrides;
+    }
 };
 
 size_t count(const std::string &text, const std::string &what)
@@ -278,9 +283,7 @@ TEST_F(CliFailures, AFileThatOneRankLacksIsNamedWithTheRank)
 {
     ASSERT_EQ(Command({"mkdir", path("a"), path("b")}).run().code, 0);
     write("a/text.txt", std::string(5000, 'x'));
-    auto in = [&](const char *where) {
-        return Words{"-n", "1", "-wdir", path(where), plait_binary(), "train", kTiny, "data.data_path=text.txt"};
-    };
+    auto in = [&](const char *where) { return training_in(where, {"data.data_path=text.txt"}); };
     Outcome o = ranks({in("a"), in("b")}).run();
     expect_end(o, 5, {"rank 1", "text.txt"}, "second rank without data");
     expect_no_step(o, "second rank without data");
@@ -297,17 +300,7 @@ TEST_F(CliFailures, DataThatDiffersByRankIsRefused)
     ASSERT_EQ(Command({"mkdir", path("a"), path("b")}).run().code, 0);
     write("a/text.txt", std::string(5000, 'x'));
     write("b/text.txt", std::string(4000, 'x'));
-    auto in = [&](const char *where) {
-        return Words{"-n",
-                     "1",
-                     "-wdir",
-                     path(where),
-                     plait_binary(),
-                     "train",
-                     kTiny,
-                     "data.data_path=text.txt",
-                     "train.train_iters=1"};
-    };
+    auto in = [&](const char *where) { return training_in(where, {"data.data_path=text.txt", "train.train_iters=1"}); };
     Outcome o = ranks({in("a"), in("b")}).run();
     expect_end(o, 5, {"text.txt", "5000", "4000"}, "another length");
     std::string same_length(5000, 'x');
@@ -327,15 +320,7 @@ TEST_F(CliFailures, WeightsThatDifferByRankAreRefused)
                     "checkpoint.save_weights=" + path(std::string(where) + "/w.safetensors")});
     };
     auto in = [&](const char *where) {
-        return Words{"-n",
-                     "1",
-                     "-wdir",
-                     path(where),
-                     plait_binary(),
-                     "train",
-                     kTiny,
-                     "train.train_iters=1",
-                     "checkpoint.load_weights=w.safetensors"};
+        return training_in(where, {"train.train_iters=1", "checkpoint.load_weights=w.safetensors"});
     };
     expect_end(made("a", "train.seed=1"), 0, {}, "first weights");
     expect_end(made("b", "train.seed=2"), 0, {}, "other weights");

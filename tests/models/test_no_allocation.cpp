@@ -103,10 +103,8 @@ class Loop
         plait_progress_step_done(&progress_, &s);
         ok(plait_metrics_step(&metrics_, step, &result, 1e-3, 1e4, 0.1));
 
-        double mine = plait_stop_requested(), any;
-        plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, &mine, &any, 1, PLAIT_FP64);
-        op.reduction = PLAIT_MAX;
-        ok(plait_comm_run(t.world->comm, &op, plait_engine_exec(t.engine)));
+        int signal;
+        ok(plait_stop_agree(t.world->comm, plait_engine_exec(t.engine), &signal));
 
         double loss;
         ok(plait_training_evaluate(&t, &loss));

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -119,21 +118,6 @@ void remove_shared_dir()
     dir_name.clear();
 }
 
-std::vector<char> gather_bytes(plait_world *world, const void *mine, size_t bytes)
-{
-    std::vector<char> all;
-    for (int q = 0; q < world->size; q++) {
-        size_t n = bytes;
-        EXPECT_EQ(plait_comm_broadcast_bytes(world->comm, &n, sizeof n, q), PLAIT_OK) << plait_error_text();
-        const size_t at = all.size();
-        all.resize(at + n);
-        if (q == world->rank && n > 0)
-            std::memcpy(&all[at], mine, n);
-        EXPECT_EQ(plait_comm_broadcast_bytes(world->comm, all.data() + at, n, q), PLAIT_OK) << plait_error_text();
-    }
-    return all;
-}
-
 std::vector<RunResult> references(const std::vector<Overrides> &runs, int steps)
 {
     static int made = 0;
@@ -188,18 +172,6 @@ void compare_numbers(const char *what, const std::vector<double> &got, const std
     for (size_t i = 0; i < want.size(); i++)
         EXPECT_LE(std::fabs(got[i] - want[i]), tolerance * std::fabs(want[i]))
             << what << " of step " << i + 1 << ": " << got[i] << ", not " << want[i];
-}
-
-bool is_apart(const Elements &apart, const std::string &name, size_t i)
-{
-    const auto of = apart.find(name);
-    return of != apart.end() && of->second[i];
-}
-
-// GPT's key bias moves nothing: softmax does not see it.
-bool is_key_bias(const std::string &name, size_t i, size_t n)
-{
-    return name.find("attn.c_attn.bias") != std::string::npos && i >= n / 3 && i < n / 3 * 2;
 }
 
 // Calls body for every tensor of the second file with its values in both. Returns the number of elements.
@@ -258,104 +230,39 @@ int64_t compare(const RunResult &got, const RunResult &want, const Tolerance &to
         return 0; /* said already */
     compare_numbers("loss", got.losses, want.losses, tolerance.loss);
     compare_numbers("gradient norm", got.norms, want.norms, tolerance.norm);
-    using Values = std::vector<double>;
-    // The elements apart first: from the second step on, what they differ by is in every gradient.
+    struct Difference {
+        std::string name;
+        int64_t elements;
+        double norm, difference; // L2, without the elements apart
+    };
+    std::vector<Difference> tensors;
     const double most = (double)want.losses.size() * lr;
-    double passed_on = 0;
-    for_each_tensor(got.weights, want.weights, [&](const plait_st_tensor &t, const Values &a, const Values &b) {
-        for (size_t i = 0; i < b.size(); i++) {
-            if (!is_apart(apart, t.name, i))
-                continue;
-            EXPECT_LE(std::fabs(a[i] - b[i]), most) << t.name << "[" << i << "]";
-            passed_on += is_key_bias(t.name, i, b.size()) ? 0 : (a[i] - b[i]) * (a[i] - b[i]);
-        }
-    });
-    passed_on = std::sqrt(passed_on) / 10;
-    return for_each_tensor(got.weights, want.weights, [&](const plait_st_tensor &t, const Values &a, const Values &b) {
+    double passed_on = 0; // from the second step on, what the elements apart differ by is in every gradient
+    using Values = std::vector<double>;
+    const auto look_at = [&](const plait_st_tensor &t, const Values &a, const Values &b) {
+        const auto of = apart.find(t.name);
         double difference = 0, norm = 0;
         for (size_t i = 0; i < b.size(); i++) {
+            const double square = (a[i] - b[i]) * (a[i] - b[i]);
             norm += b[i] * b[i];
-            difference += is_apart(apart, t.name, i) ? 0 : (a[i] - b[i]) * (a[i] - b[i]);
+            if (of == apart.end() || !of->second[i]) {
+                difference += square;
+                continue;
+            }
+            EXPECT_LE(std::fabs(a[i] - b[i]), most) << t.name << "[" << i << "]";
+            passed_on += is_key_bias(t.name, i, b.size()) ? 0 : square;
         }
-        const double floor = lr * std::sqrt((double)b.size());
-        EXPECT_LE(std::sqrt(difference), tolerance.tensor * std::max(std::sqrt(norm), floor) + passed_on)
-            << t.name << ": of " << b.size() << " elements, norm " << std::sqrt(norm) << ", passed on " << passed_on;
-    });
+        tensors.push_back({t.name, t.numel, std::sqrt(norm), std::sqrt(difference)});
+    };
+    const int64_t elements = for_each_tensor(got.weights, want.weights, look_at);
+    passed_on = std::sqrt(passed_on) / 10;
+    for (const Difference &d : tensors)
+        EXPECT_LE(d.difference, tolerance.tensor * std::max(d.norm, lr * std::sqrt((double)d.elements)) + passed_on)
+            << d.name << ": of " << d.elements << " elements, norm " << d.norm << ", passed on " << passed_on;
+    return elements;
 }
 
 // ---- what a training holds ----
-
-namespace
-{
-
-struct Held {
-    char key[200]; // the elements of a logical tensor
-    uint64_t hash; // of their bits
-};
-
-uint64_t hash_of(const void *bytes, size_t n)
-{
-    uint64_t h = 1469598103934665603u; // FNV-1a
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
-    return h;
-}
-
-// The part of a parameter that this rank holds, with its bits.
-std::vector<Held> held_parameters(plait_training &t)
-{
-    plait_zero *z = plait_engine_zero(t.engine);
-    const plait_param_list *list = plait_engine_params(t.engine);
-    const plait_dtype dtype = t.cfg->precision.dtype;
-    const bool sharded = t.cfg->zero.stage == 3;
-    std::vector<Held> all;
-    for (int i = 0; i < list->num_params; i++) {
-        const plait_param *p = &list->params[i];
-        int64_t begin = p->offset, end = p->offset + plait_param_numel(p);
-        std::vector<char> copy;
-        const void *bits;
-        if (sharded) {
-            int64_t held, held_end;
-            plait_zero_held(z, p->unit, &held, &held_end);
-            begin = std::max(begin, held);
-            end = std::min(end, held_end);
-            if (begin >= end)
-                continue;
-            copy.resize((size_t)(end - begin) * sizeof(double));
-            EXPECT_EQ(plait_zero_read(z, p->unit, begin, end - begin, copy.data()), PLAIT_OK) << plait_error_text();
-            bits = copy.data();
-        } else {
-            bits = plait_at(plait_zero_param(z, p->unit), dtype, begin);
-        }
-        Held h = {};
-        std::snprintf(h.key, sizeof h.key, "%s rows %lld+%lld columns %lld+%lld elements %lld to %lld", p->name,
-                      (long long)p->row0, (long long)p->rows, (long long)p->col0, (long long)p->cols,
-                      (long long)(begin - p->offset), (long long)(end - p->offset));
-        h.hash = hash_of(bits, (size_t)(end - begin) * plait_dtype_size(dtype));
-        all.push_back(h);
-    }
-    return all;
-}
-
-} // namespace
-
-int64_t check_replicas(plait_training &t)
-{
-    const std::vector<Held> mine = held_parameters(t);
-    const std::vector<char> bytes = gather_bytes(t.world, mine.data(), mine.size() * sizeof(Held));
-    std::map<std::string, uint64_t> first;
-    int64_t compared = 0;
-    for (size_t at = 0; at < bytes.size(); at += sizeof(Held)) {
-        Held h;
-        std::memcpy(&h, &bytes[at], sizeof h);
-        const auto found = first.emplace(h.key, h.hash);
-        if (found.second)
-            continue;
-        compared++;
-        EXPECT_EQ(found.first->second, h.hash) << "copies differ: " << h.key;
-    }
-    return compared;
-}
 
 void check_memory(plait_training &t)
 {

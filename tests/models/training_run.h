@@ -9,6 +9,7 @@
 
 #include "../words.h"
 #include "launcher/training.h"
+#include "replicas.h"
 
 #include <functional>
 #include <map>
@@ -43,9 +44,6 @@ void side_by_side(int ranks, int count, const std::function<void(plait_world *wo
 const std::string &shared_dir();
 void remove_shared_dir();
 
-// Every rank gives `bytes` bytes, every rank gets all of them in rank order. Collective over the world.
-std::vector<char> gather_bytes(plait_world *world, const void *mine, size_t bytes);
-
 struct Tolerance {
     double loss, norm, tensor; // relative; tensor: ||a - b|| <= tensor * max(||b||, lr sqrt(n))
 };
@@ -62,6 +60,12 @@ using Elements = std::map<std::string, std::vector<bool>>;
 // than 0.9 lr. `before` and `after` are weight files before and after that step.
 Elements next_to_zero_gradients(const std::string &before, const std::string &after, double lr, double weight_decay);
 
+// GPT's key bias, of which the loss knows nothing: softmax does not see it. Element i of n of a tensor.
+inline bool is_key_bias(const std::string &tensor, size_t i, size_t n)
+{
+    return tensor.find("attn.c_attn.bias") != std::string::npos && i >= n / 3 && i < n / 3 * 2;
+}
+
 // Reports what differs as test failures. Returns the number of weight elements compared (0 on failure).
 int64_t compare(const RunResult &got, const RunResult &want, const Tolerance &tolerance, double lr,
                 const Elements &apart = {});
@@ -69,10 +73,6 @@ int64_t compare(const RunResult &got, const RunResult &want, const Tolerance &to
 // A run whose result others are compared with, on one rank each and side by side; every rank gets all results.
 // Collective over the test's world.
 std::vector<RunResult> references(const std::vector<Overrides> &runs, int steps);
-
-// Parameters that several ranks hold (over tensor ranks, copies of key/value heads, tied twins, data ranks below stage
-// 3) have the same bits everywhere. Returns how many parameters on how many ranks were compared with another rank's.
-int64_t check_replicas(plait_training &t);
 
 // The highest byte handed out in each category is what the plan says.
 void check_memory(plait_training &t);

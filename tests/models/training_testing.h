@@ -10,7 +10,9 @@
 #include "core/safetensors.h"
 #include "launcher/training.h"
 #include "parallel/weights.h"
+#include "tests/models/replicas.h"
 #include "tests/parallel/mpi_world.h"
+#include "tests/words.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -34,13 +36,12 @@ inline void check(plait_status st)
         throw std::runtime_error(plait_error_text());
 }
 
-using Overrides = std::vector<std::string>;
+using Overrides = Words;
 using Tensors = std::map<std::string, std::vector<double>>;
 
-inline Overrides join(Overrides a, const Overrides &b)
+inline Overrides join(const Overrides &a, const Overrides &b)
 {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
+    return a + b;
 }
 
 /* Who runs a training: all ranks of the job together, or each one the same training for itself. */
@@ -202,6 +203,7 @@ class Training
         return read_tensors(dir.path("w.safetensors"));
     }
     plait_engine *engine() { return training_.engine; }
+    const plait_training &training() const { return training_; }
     const plait_config &config() const { return cfg_; }
 
     double lr = 0; /* of the last step on the text */
@@ -272,55 +274,6 @@ inline void expect_bit_equal(const Tensors &got, const Tensors &want)
         ASSERT_TRUE(found != got.end() && found->second.size() == values.size()) << name;
         EXPECT_EQ(found->second, values) << name;
     }
-}
-
-/* Ranks that hold the same elements of a tensor hold the same bits: data ranks (below stage 3), tensor ranks of norms,
- * ranks that share a key/value head, both ends of a tied pipeline. Returns the number of pairs that were compared. */
-inline int64_t expect_replicas_bit_equal(Training &run)
-{
-    const plait_param_list *list = plait_engine_params(run.engine());
-    const plait_zero *zero = plait_engine_zero(run.engine());
-    const plait_dtype dtype = run.config().precision.dtype;
-    const bool sharded = run.config().zero.stage == 3;
-    std::string mine;
-    for (int i = 0; i < list->num_params; i++) {
-        const plait_param &p = list->params[i];
-        int64_t begin = p.offset, end = p.offset + plait_param_numel(&p);
-        std::string bits;
-        if (sharded) { /* the masters of this rank's part */
-            int64_t held, held_end;
-            plait_zero_held(zero, p.unit, &held, &held_end);
-            begin = std::max(begin, held);
-            end = std::min(end, held_end);
-            if (begin >= end)
-                continue;
-            bits.resize(static_cast<size_t>(end - begin) * plait_dtype_size(plait_dtype_acc(dtype)));
-            check(plait_zero_read(zero, p.unit, begin, end - begin, bits.data()));
-        } else {
-            const void *at = plait_at(plait_zero_param(zero, p.unit), dtype, begin);
-            bits.assign(static_cast<const char *>(at), static_cast<size_t>(end - begin) * plait_dtype_size(dtype));
-        }
-        mine += std::string(p.name) + " at " + std::to_string(p.row0) + "," + std::to_string(p.col0) + " of " +
-                std::to_string(p.rows) + "x" + std::to_string(p.cols) + " from " + std::to_string(begin - p.offset) +
-                " to " + std::to_string(end - p.offset) + "=" + std::to_string(std::hash<std::string>()(bits)) + "\n";
-    }
-    std::map<std::string, std::string> seen;
-    const plait_world *world = &test_world;
-    int64_t compared = 0;
-    for (int rank = 0; rank < world->size; rank++) {
-        size_t n = mine.size();
-        check(plait_comm_broadcast_bytes(world->comm, &n, sizeof n, rank));
-        std::string text = rank == world->rank ? mine : std::string(n, '\0');
-        check(plait_comm_broadcast_bytes(world->comm, text.data(), n, rank));
-        for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
-            const size_t equals = text.rfind('=', end);
-            const std::string block = text.substr(at, equals - at), hash = text.substr(equals, end - equals);
-            const auto [place, first] = seen.emplace(block, hash);
-            EXPECT_EQ(place->second, hash) << block << " on rank " << rank;
-            compared += !first;
-        }
-    }
-    return compared;
 }
 
 } // namespace training
