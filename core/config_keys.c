@@ -248,8 +248,9 @@ static const plait_key keys[] = {
     NUMBER("optimizer.eps", "", optimizer.eps, 1e-30, 1, "1e-8",
            "AdamW's term in the denominator; only with type AdamW."),
     NUMBER("optimizer.momentum", "", optimizer.momentum, 0, 1, "0", "SGD's momentum; only with type SGD."),
-    NUMBER("optimizer.weight_decay", "", optimizer.weight_decay, 0, 1000, "0.1",
-           "Decoupled decay, of matrices only: never of norms and biases."),
+    NUMBER(
+        "optimizer.weight_decay", "", optimizer.weight_decay, 0, 1000, "0.1",
+        "Of matrices only, never of norms and biases. AdamW: decoupled; SGD: added to the gradient, before momentum."),
     NUMBER("optimizer.clip_grad", "gradient_clipping max_norm", optimizer.clip_grad, 0, 1e30, "1.0",
            "Largest L2 norm of the global gradient; 0: no clipping."),
 

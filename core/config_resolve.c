@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,16 +104,22 @@ typedef struct effect {
     bool here;        /* in this one */
     const char *with; /* what it takes */
 } effect;
-enum { EFFECTS = 10 };
+enum { EFFECTS = 15 };
 
 static void effects_of(const plait_config *cfg, effect out[EFFECTS])
 {
     const bool selective = cfg->recompute.granularity == PLAIT_RECOMPUTE_SELECTIVE;
     const bool full = cfg->recompute.granularity == PLAIT_RECOMPUTE_FULL;
     const bool sgd = cfg->optimizer.type == PLAIT_OPTIM_SGD, wsd = cfg->lr.style == PLAIT_LR_WSD;
-    const bool decays = cfg->lr.style != PLAIT_LR_CONSTANT;
+    const bool decays = cfg->lr.style != PLAIT_LR_CONSTANT, fp16 = cfg->precision.dtype == PLAIT_FP16;
+    const bool dynamic = fp16 && cfg->precision.loss_scale == 0;
     const effect all[EFFECTS] = {
         {"zero_optimization.prefetch_units", cfg->zero.stage == 3, "zero_optimization.stage 3"},
+        {"precision.fp16.loss_scale", fp16, "precision.dtype fp16"},
+        {"precision.fp16.initial_scale_power", dynamic, "precision.dtype fp16 and loss_scale 0"},
+        {"precision.fp16.loss_scale_window", dynamic, "precision.dtype fp16 and loss_scale 0"},
+        {"precision.fp16.hysteresis", dynamic, "precision.dtype fp16 and loss_scale 0"},
+        {"precision.fp16.min_loss_scale", dynamic, "precision.dtype fp16 and loss_scale 0"},
         {"recompute.modules", selective, "recompute.granularity selective"},
         {"recompute.method", full, "recompute.granularity full"},
         {"recompute.num_layers", full, "recompute.granularity full"},
@@ -258,37 +265,52 @@ static void check_memory(checker *c)
               (ll)cfg->model.num_layers);
 }
 
-static void check_numbers(checker *c)
+static void check_loss_scale(checker *c)
 {
-    static const char *const fp16_keys[] = {"precision.fp16.loss_scale", "precision.fp16.initial_scale_power",
-                                            "precision.fp16.loss_scale_window", "precision.fp16.hysteresis",
-                                            "precision.fp16.min_loss_scale"};
     const plait_config *cfg = c->cfg;
-    const char *dtype = plait_dtype_name(cfg->precision.dtype);
-    for (size_t i = 0; i < sizeof fp16_keys / sizeof fp16_keys[0]; i++)
-        if (cfg->precision.dtype != PLAIT_FP16 && is_given(cfg, fp16_keys[i]))
-            clash(c, fp16_keys[i], "has an effect only with precision.dtype fp16, not %s: set it to null", dtype);
-    if ((cfg->precision.communication_dtype == PLAIT_FP64) != (cfg->precision.dtype == PLAIT_FP64))
-        clash(c, "precision.communication_data_type", "%s does not go with precision.dtype %s",
-              plait_dtype_name(cfg->precision.communication_dtype), dtype);
-    if (cfg->precision.dtype == PLAIT_FP64 && cfg->device.kernels == PLAIT_KERNELS_CPU)
-        clash(c, "device.kernels", "cpu has no fp64 (precision.dtype): take ref or auto");
+    const double first = ldexp(1, (int)cfg->precision.initial_scale_power);
+    if (cfg->precision.dtype != PLAIT_FP16 || cfg->precision.loss_scale != 0 || cfg->precision.min_loss_scale <= first)
+        return;
+    char least[32], begin[32];
+    plait_double_text(cfg->precision.min_loss_scale, least, sizeof least);
+    plait_double_text(first, begin, sizeof begin);
+    clash(c, "precision.fp16.min_loss_scale", "%s is above the first scale, 2^initial_scale_power %lld = %s", least,
+          (ll)cfg->precision.initial_scale_power, begin);
+}
 
+/* Of a learning rate that does not stay. */
+static void check_decay(checker *c)
+{
+    const plait_config *cfg = c->cfg;
     if (cfg->optimizer.min_lr > cfg->optimizer.lr) {
         char min_lr[32], lr[32];
         plait_double_text(cfg->optimizer.min_lr, min_lr, sizeof min_lr);
         plait_double_text(cfg->optimizer.lr, lr, sizeof lr);
         clash(c, "optimizer.min_lr", "%s is above optimizer.lr %s", min_lr, lr);
     }
-    bool wsd = cfg->lr.style == PLAIT_LR_WSD;
+    const bool wsd = cfg->lr.style == PLAIT_LR_WSD;
+    const char *end = is_given(cfg, "lr_scheduler.decay_iters") ? "lr_scheduler.decay_iters" : "train.train_iters";
     ll warmup = cfg->lr.warmup_iters, decay = cfg->lr.decay_iters, tail = wsd ? cfg->lr.wsd_decay_iters : 0;
     if (wsd && warmup + tail > decay)
-        clash(c, "lr_scheduler.warmup_iters",
-              "%lld + lr_scheduler.wsd_decay_iters %lld = %lld is above "
-              "lr_scheduler.decay_iters %lld",
-              warmup, tail, warmup + tail, decay);
+        clash(c, "lr_scheduler.warmup_iters", "%lld + lr_scheduler.wsd_decay_iters %lld = %lld is above %s %lld",
+              warmup, tail, warmup + tail, end, decay);
     else if (warmup > decay)
-        clash(c, "lr_scheduler.warmup_iters", "%lld is above lr_scheduler.decay_iters %lld", warmup, decay);
+        clash(c, "lr_scheduler.warmup_iters", "%lld is above %s %lld", warmup, end, decay);
+}
+
+static void check_numbers(checker *c)
+{
+    const plait_config *cfg = c->cfg;
+    const char *dtype = plait_dtype_name(cfg->precision.dtype);
+    if ((cfg->precision.communication_dtype == PLAIT_FP64) != (cfg->precision.dtype == PLAIT_FP64))
+        clash(c, "precision.communication_data_type", "%s does not go with precision.dtype %s",
+              plait_dtype_name(cfg->precision.communication_dtype), dtype);
+    if (cfg->precision.dtype == PLAIT_FP64 && cfg->device.kernels == PLAIT_KERNELS_CPU)
+        clash(c, "device.kernels", "cpu has no fp64 (precision.dtype): take ref or auto");
+
+    check_loss_scale(c);
+    if (cfg->lr.style != PLAIT_LR_CONSTANT)
+        check_decay(c);
     if (cfg->train.eval_interval > 0 && !(cfg->data.split[1] > 0.0))
         clash(c, "train.eval_interval", "%lld needs a validation part, but its weight in data.split is 0",
               (ll)cfg->train.eval_interval);
@@ -354,8 +376,8 @@ static void settle_batch(checker *c, int64_t dp, int world)
     cfg->batch.accumulation = accum;
     cfg->batch.global_batch_size = global;
 
-    if (!is_given(cfg, "batch.rampup_batch_size"))
-        return;
+    if (micro < 1 || !is_given(cfg, "batch.rampup_batch_size"))
+        return; /* no micro-batch at all has been said above */
     ll start = cfg->batch.rampup_start, by = cfg->batch.rampup_increment;
     if (start % (micro * d) != 0)
         clash(c, "batch.rampup_batch_size",

@@ -6,13 +6,7 @@
 
 #define LINE_BYTES 20480
 
-static plait_log_level max_level = PLAIT_LOG_INFO;
 static char rank_prefix[64];
-
-void plait_log_set_level(plait_log_level level)
-{
-    max_level = level;
-}
 
 void plait_log_set_prefix(const char *prefix)
 {
@@ -26,10 +20,7 @@ const char *plait_log_prefix(void)
 
 void plait_log(plait_log_level level, const char *format, ...)
 {
-    static const char *const words[] = {"error: ", "warning: ", "", ""};
-    if (level > max_level)
-        return;
-
+    static const char *const words[] = {"error: ", "warning: ", ""};
     char line[LINE_BYTES];
     int used = snprintf(line, sizeof line - 1, "%s%s", rank_prefix, words[level]);
     va_list args;

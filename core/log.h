@@ -10,10 +10,8 @@
 
 PLAIT_BEGIN_DECLS
 
-typedef enum plait_log_level { PLAIT_LOG_ERROR, PLAIT_LOG_WARN, PLAIT_LOG_INFO, PLAIT_LOG_DEBUG } plait_log_level;
+typedef enum plait_log_level { PLAIT_LOG_ERROR, PLAIT_LOG_WARN, PLAIT_LOG_INFO } plait_log_level;
 
-/* Lines above `level` are dropped; PLAIT_LOG_INFO at start. */
-void plait_log_set_level(plait_log_level level);
 /* Copied; at most 63 bytes. "" at start. */
 void plait_log_set_prefix(const char *prefix);
 const char *plait_log_prefix(void);

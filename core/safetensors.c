@@ -33,11 +33,6 @@ const char *plait_st_dtype_name(plait_st_dtype dtype)
     return dtypes[dtype].name;
 }
 
-size_t plait_st_dtype_size(plait_st_dtype dtype)
-{
-    return dtypes[dtype].size;
-}
-
 /* Reads the length field and checks it against format and file. */
 static plait_status header_length(plait_st_file *f, int64_t file_bytes, int64_t *length)
 {

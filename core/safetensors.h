@@ -44,7 +44,6 @@ typedef enum plait_st_dtype { PLAIT_ST_DTYPE_LIST(PLAIT_ST_ENUM) PLAIT_ST_DTYPES
 
 /* "F32", ... */
 const char *plait_st_dtype_name(plait_st_dtype dtype);
-size_t plait_st_dtype_size(plait_st_dtype dtype);
 
 typedef struct plait_st_tensor {
     const char *name; /* UTF-8; owned by the file */

@@ -83,9 +83,3 @@ plait_status plait_error_status(void)
 {
     return record.status;
 }
-
-void plait_error_clear(void)
-{
-    record.status = PLAIT_OK;
-    record.text[0] = record.trace[0] = '\0';
-}

@@ -50,7 +50,6 @@ const char *plait_error_text(void);
 /* "file.c:12 < caller.c:40 (function) < ..." */
 const char *plait_error_trace_text(void);
 plait_status plait_error_status(void);
-void plait_error_clear(void);
 
 #define PLAIT_FAIL(code, ...) return plait_error_set(PLAIT_##code, __FILE__, __LINE__, __VA_ARGS__)
 

@@ -1,4 +1,5 @@
 /* plait generate: continues a text, a byte at a time, with a window over the last seq_length tokens. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,9 +119,28 @@ static int64_t fill_window(plait_engine *e, const plait_config *cfg, const int *
     return used - 1;
 }
 
+static plait_status check_prompt(const int *tokens, int64_t n, int64_t vocab)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (tokens[i] >= vocab)
+            PLAIT_FAIL(USAGE, "--prompt: byte %lld is %d, model.vocab_size is %lld", (long long)i, tokens[i],
+                       (long long)vocab);
+    return PLAIT_OK;
+}
+
+static plait_status check_logits(const double *logits, int64_t vocab, int64_t position)
+{
+    for (int64_t i = 0; i < vocab; i++)
+        if (!isfinite(logits[i]))
+            PLAIT_FAIL(NUMERIC, "the logit of token %lld at position %lld is %g", (long long)i, (long long)position,
+                       logits[i]);
+    return PLAIT_OK;
+}
+
 static plait_status continue_text(plait_engine *e, const plait_config *cfg, const options *o, bool prints)
 {
     plait_status st = PLAIT_OK;
+    plait_comm *world = plait_engine_groups(e)->world;
     int64_t n = (int64_t)strlen(o->prompt);
     int *tokens = calloc((size_t)(n + o->bytes) + 1, sizeof *tokens);
     double *logits = calloc((size_t)cfg->model.vocab_size, sizeof *logits);
@@ -128,18 +148,18 @@ static plait_status continue_text(plait_engine *e, const plait_config *cfg, cons
         PLAIT_FAIL_TO(done, st, OUT_OF_MEMORY, "no memory for %lld bytes of text", (long long)(n + o->bytes));
     for (int64_t i = 0; i < n; i++)
         tokens[i] = (unsigned char)o->prompt[i];
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, check_prompt(tokens, n, cfg->model.vocab_size)));
     if (prints)
         fputs(o->prompt, stdout);
     for (int64_t i = 0; i < o->bytes; i++) {
         int64_t last = fill_window(e, cfg, tokens, n);
         PLAIT_TRY_TO(done, st, plait_engine_logits(e, last, logits));
+        PLAIT_TRY_TO(done, st, plait_comm_agree(world, check_logits(logits, cfg->model.vocab_size, n)));
         tokens[n] = sample(logits, cfg->model.vocab_size, o->temperature, o->seed, n);
         if (tokens[n] >= PLAIT_TEXT_END_MARK) /* the document is over */
             break;
-        if (prints) {
-            putchar(tokens[n]);
-            fflush(stdout);
-        }
+        if (prints && (putchar(tokens[n]) == EOF || fflush(stdout) != 0))
+            PLAIT_FAIL_TO(done, st, IO, "standard output: %s", strerror(errno));
         n++;
     }
     if (prints)
@@ -150,12 +170,29 @@ done:
     return st;
 }
 
+/* Ranks with different prompts would mix two texts in one forward. */
+static plait_status compare_options(plait_world *world, const options *o)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    if (f) {
+        fprintf(f, "--bytes %lld\n--temperature %.17g\n--seed %lld\n--prompt %s\n", (long long)o->bytes, o->temperature,
+                (long long)o->seed, o->prompt);
+        fclose(f);
+    }
+    plait_status st = plait_run_compare(world, "options of generate", text);
+    free(text);
+    return st;
+}
+
 static plait_status generate(plait_world *world, const options *o)
 {
     plait_status st = PLAIT_OK;
     plait_config cfg = {0};
     plait_engine *engine = NULL;
-    PLAIT_TRY(plait_run_config(world, &cfg, o->config, o->overrides, o->num_overrides));
+    PLAIT_TRY(compare_options(world, o));
+    PLAIT_TRY_TO(done, st, plait_run_config(world, &cfg, o->config, o->overrides, o->num_overrides));
     plait_engine_options eo = {.cfg = &cfg, .model = plait_model_find(cfg.model.arch), .shape = {.logits = true}};
     PLAIT_TRY_TO(done, st, plait_engine_create(world, &eo, &engine));
     PLAIT_TRY_TO(done, st, plait_weights_load(engine, o->weights));

@@ -99,7 +99,9 @@ static int fail(plait_world *world, plait_status st)
 int main(int argc, char **argv)
 {
     plait_world world;
-    signal(SIGPIPE, SIG_IGN); /* a reader that left is a write error, said as such */
+    /* A reader that left and a file beyond its limit are write errors, said as such. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     plait_status st = plait_world_init(&world, &argc, &argv);
     if (st != PLAIT_OK) {
         fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());

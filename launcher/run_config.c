@@ -24,19 +24,26 @@ static bool first_difference(const char *root, const char *mine, char *line, siz
     return *root != *mine;
 }
 
-/* This rank's configuration against rank 0's. */
-static plait_status compare_with_root(plait_world *world, const char *mine)
+plait_status plait_run_compare(plait_world *world, const char *what, const char *mine)
 {
+    char line[512];
+    PLAIT_TRY(plait_comm_agree(
+        world->comm,
+        mine ? PLAIT_OK : plait_error_set(PLAIT_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory to compare %s", what)));
     size_t length = strlen(mine) + 1;
     PLAIT_TRY(plait_comm_broadcast_bytes(world->comm, &length, sizeof length, 0));
-    char *root = calloc(1, length), line[512];
-    if (!root)
-        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to compare configurations");
-    if (world->rank == 0)
-        memcpy(root, mine, length);
-    plait_status st = plait_comm_broadcast_bytes(world->comm, root, length, 0);
-    if (st == PLAIT_OK && first_difference(root, mine, line, sizeof line))
-        st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__, "the ranks' configurations differ: %s", line);
+    char *root = calloc(1, length);
+    plait_status st = plait_comm_agree(
+        world->comm,
+        root ? PLAIT_OK : plait_error_set(PLAIT_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory to compare %s", what));
+    if (st == PLAIT_OK) {
+        if (world->rank == 0)
+            memcpy(root, mine, length);
+        st = plait_comm_broadcast_bytes(world->comm, root, length, 0);
+        if (st == PLAIT_OK && first_difference(root, mine, line, sizeof line))
+            st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__, "the ranks' %s differ: %s", what, line);
+        st = plait_comm_agree(world->comm, st);
+    }
     free(root);
     return st;
 }
@@ -61,10 +68,9 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
 
     /* Before anything is derived: the first difference is one that somebody wrote. */
     char *text = plait_config_dump(cfg);
-    plait_status st = text ? compare_with_root(world, text)
-                           : plait_error_set(PLAIT_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory for a configuration");
+    plait_status st = plait_run_compare(world, "configurations", text);
     free(text);
-    PLAIT_TRY(plait_comm_agree(world->comm, st));
+    PLAIT_TRY(st);
     PLAIT_TRY(plait_comm_agree(world->comm, plait_config_resolve(cfg, world->size)));
     if (world->rank == 0)
         plait_config_print_idle(cfg, stderr);

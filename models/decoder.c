@@ -278,7 +278,11 @@ static plait_status take_shared(plait_decoder *m)
     if (cfg->recompute.granularity != PLAIT_RECOMPUTE_FULL)
         return PLAIT_OK;
     bool uniform = cfg->recompute.method == PLAIT_RECOMPUTE_UNIFORM;
-    m->group = uniform ? (int)cfg->recompute.num_layers : 1;
+    m->group = 1; /* and no more sets than the longest chunk has layers */
+    for (int c = 0; uniform && c < m->num_chunks; c++)
+        m->group = m->chunks[c].num_layers > m->group ? m->chunks[c].num_layers : m->group;
+    if (m->group > cfg->recompute.num_layers)
+        m->group = (int)cfg->recompute.num_layers;
     m->replayed = uniform ? (int)cfg->model.num_layers : (int)cfg->recompute.num_layers;
     m->replay = calloc((size_t)m->group, sizeof *m->replay);
     m->replay_hidden = calloc((size_t)m->group, sizeof *m->replay_hidden);

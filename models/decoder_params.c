@@ -85,7 +85,7 @@ plait_status plait_build_tensor(const plait_param_builder *b, const plait_tensor
 }
 
 /* The token matrix or the head: this rank's rows of the vocabulary, in blocks of at most max_unit_bytes. */
-static plait_status build_row_blocks(const plait_param_builder *b, int chunk, const char *name, const char *unit_name,
+static plait_status build_row_blocks(const plait_param_builder *b, const char *name, const char *unit_name,
                                      uint32_t rng, bool twin, bool tied, int uses, plait_row_blocks *out)
 {
     const plait_config *cfg = b->cfg;
@@ -98,7 +98,7 @@ static plait_status build_row_blocks(const plait_param_builder *b, int chunk, co
     *out = (plait_row_blocks){b->list->num_units, 0, rows};
     for (int64_t begin = 0; begin < d.vocab_rows; begin += rows) {
         int unit;
-        PLAIT_TRY(plait_param_list_unit(b->list, chunk, &unit, "%s block %d", unit_name, out->count));
+        PLAIT_TRY(plait_param_list_unit(b->list, &unit, "%s block %d", unit_name, out->count));
         b->list->units[unit].tied = tied;
         b->list->units[unit].uses = uses;
         int64_t row0 = b->topo->t * d.vocab_rows + begin;
@@ -127,15 +127,15 @@ static plait_status build_row_blocks(const plait_param_builder *b, int chunk, co
     return PLAIT_OK;
 }
 
-static plait_status build_embedding(const plait_architecture *arch, const plait_param_builder *b, int chunk,
+static plait_status build_embedding(const plait_architecture *arch, const plait_param_builder *b,
                                     plait_decoder_units *u)
 {
     bool tie = b->cfg->model.tie_word_embeddings, alone = b->topo->pp == 1;
-    PLAIT_TRY(build_row_blocks(b, chunk, arch->token_name, "tokens", RNG_TOKENS, false, tie && !alone,
-                               tie && alone ? 2 : 1, &u->tokens));
+    PLAIT_TRY(build_row_blocks(b, arch->token_name, "tokens", RNG_TOKENS, false, tie && !alone, tie && alone ? 2 : 1,
+                               &u->tokens));
     if (!arch->position_name)
         return PLAIT_OK;
-    PLAIT_TRY(plait_param_list_unit(b->list, chunk, &u->position, "positions"));
+    PLAIT_TRY(plait_param_list_unit(b->list, &u->position, "positions"));
     plait_tensor_spec spec = {.out = b->cfg->model.max_position_embeddings,
                               .in = b->cfg->model.hidden_size,
                               .init = PLAIT_INIT_NORMAL,
@@ -146,12 +146,11 @@ static plait_status build_embedding(const plait_architecture *arch, const plait_
     return plait_build_tensor(b, &spec, &offset, "%s", arch->position_name);
 }
 
-static plait_status build_head(const plait_architecture *arch, const plait_param_builder *b, int chunk,
-                               plait_decoder_units *u)
+static plait_status build_head(const plait_architecture *arch, const plait_param_builder *b, plait_decoder_units *u)
 {
     plait_tensor_spec spec = {.out = b->cfg->model.hidden_size, .init = PLAIT_INIT_ONE, .layer = -1};
     int64_t offset;
-    PLAIT_TRY(plait_param_list_unit(b->list, chunk, &u->final_norm, "final norm"));
+    PLAIT_TRY(plait_param_list_unit(b->list, &u->final_norm, "final norm"));
     PLAIT_TRY(plait_build_tensor(b, &spec, &offset, "%s", arch->final_norm_name));
     spec.init = PLAIT_INIT_ZERO;
     if (arch->final_norm_bias_name)
@@ -162,7 +161,7 @@ static plait_status build_head(const plait_architecture *arch, const plait_param
         u->head = u->tokens;
         return PLAIT_OK;
     }
-    return build_row_blocks(b, chunk, tie ? arch->token_name : arch->head_name, tie ? "tokens" : "head",
+    return build_row_blocks(b, tie ? arch->token_name : arch->head_name, tie ? "tokens" : "head",
                             tie ? RNG_TOKENS : RNG_HEAD, tie, tie, 1, &u->head);
 }
 
@@ -180,15 +179,15 @@ plait_status plait_decoder_build(const plait_architecture *arch, const plait_con
     for (int chunk = 0; chunk < cfg->parallelism.num_chunks; chunk++) {
         int64_t k = (int64_t)chunk * topo->pp + topo->p;
         if (k == 0)
-            PLAIT_TRY_TO(done, st, build_embedding(arch, &b, chunk, &u));
+            PLAIT_TRY_TO(done, st, build_embedding(arch, &b, &u));
         for (int64_t l = plait_config_first_layer(cfg, k, stages); l < plait_config_first_layer(cfg, k + 1, stages);
              l++) {
             plait_layer_params *p = &u.layers[num_layers++];
-            PLAIT_TRY_TO(done, st, plait_param_list_unit(list, chunk, &p->unit, "layer %lld", (long long)l));
+            PLAIT_TRY_TO(done, st, plait_param_list_unit(list, &p->unit, "layer %lld", (long long)l));
             PLAIT_TRY_TO(done, st, arch->layer(&b, l, p));
         }
         if (k == stages - 1)
-            PLAIT_TRY_TO(done, st, build_head(arch, &b, chunk, &u));
+            PLAIT_TRY_TO(done, st, build_head(arch, &b, &u));
     }
 done:
     if (st == PLAIT_OK && units)

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#define MAX_TASKS    1024
-#define MAX_REQUESTS 256
+#define MAX_TASKS    2048
+#define MAX_REQUESTS 2048
 
 static struct {
     plait_comm_task tasks[MAX_TASKS];
@@ -34,6 +34,11 @@ const char *plait_comm_kind_name(plait_comm_kind kind)
 void plait_comm_set_timeout(double seconds)
 {
     timeout_seconds = seconds;
+}
+
+double plait_comm_timeout(void)
+{
+    return timeout_seconds;
 }
 
 int plait_comm_rank(const plait_comm *c)
@@ -228,6 +233,11 @@ plait_comm_staging plait_comm_staging_make(int size, size_t largest, size_t chun
 size_t plait_comm_staging_bytes(const plait_comm *c, size_t largest, size_t chunk_bytes)
 {
     return plait_comm_staging_make(c->size, largest, chunk_bytes).total;
+}
+
+bool plait_comm_is_shared(const plait_comm *c)
+{
+    return c->path == PLAIT_COMM_PATH_WINDOW;
 }
 
 /* Rounds follow from the reservation: ranks with different ones would talk past each other. */

@@ -98,9 +98,11 @@ void plait_comm_traffic_reset(plait_comm *c);
  * bytes_for says what reserve will take of this rank for operations up to `largest` wire bytes in chunks of
  * `chunk_bytes`; it is written into the ledger as communication. An operation larger than the reservation goes in
  * several rounds; with largest 0 nothing is taken, and messages and barriers alone are possible. Once for a
- * communicator, the same on all its ranks (PLAIT_INTERNAL otherwise). PLAIT_OUT_OF_MEMORY when /dev/shm is too small.
- */
+ * communicator, the same on all its ranks (PLAIT_INTERNAL otherwise). Whether /dev/shm has room for the
+ * windows is asked before, by plait_world_check_room. */
 size_t plait_comm_staging_bytes(const plait_comm *c, size_t largest, size_t chunk_bytes);
+/* Whether the group's ranks are on one node and use a shared window. */
+bool plait_comm_is_shared(const plait_comm *c);
 PLAIT_MUST_USE plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_bytes, plait_tier tier,
                                                plait_ledger *ledger);
 
@@ -121,6 +123,7 @@ typedef struct plait_world {
 PLAIT_MUST_USE plait_status plait_world_init(plait_world *w, int *argc, char ***argv);
 void plait_comm_set_exec(const plait_exec *host);
 void plait_comm_set_timeout(double seconds);
+double plait_comm_timeout(void);
 /* After all output: own non-blocking barrier, then MPI_Finalize. */
 void plait_world_finalize(plait_world *w);
 /* Cuts w into worlds of `ranks` neighbours: several topologies run in one job, side by side. Ranks that are left over
@@ -128,6 +131,9 @@ void plait_world_finalize(plait_world *w);
  * one of its own. Owner: plait_world_close (collective over *out). */
 PLAIT_MUST_USE plait_status plait_world_split(plait_world *w, int ranks, plait_world *out);
 void plait_world_close(plait_world *w);
+/* PLAIT_OUT_OF_MEMORY when a node's /dev/shm is smaller than the windows of its ranks together; `bytes` are those of
+ * this rank: plait_comm_staging_bytes of its groups that plait_comm_is_shared. Collective; all return the same. */
+PLAIT_MUST_USE plait_status plait_world_check_room(const plait_world *w, size_t bytes);
 /* For a failing rank: flushes, waits 200 ms so that the record gets out, MPI_Abort(exit_code). Does not return. */
 void plait_world_abort(plait_world *w, int exit_code) __attribute__((noreturn));
 

@@ -51,26 +51,38 @@ static char *result_of(const plait_comm *c, int q)
     return c->window->base[q] + PLAIT_MEM_ALIGN + 2 * c->staging.slot + (c->window->round % 2) * c->staging.result;
 }
 
-/* The kernel gives shared memory page by page and ends the process when there is none: so look before touching. */
-static plait_status check_room(const plait_comm *c, size_t bytes)
+/* The kernel gives shared memory page by page and ends the process when there is none: so look before touching, and
+ * at all ranks of a node together. */
+static plait_status check_room(const plait_world *w, const int64_t *shared)
 {
     struct statvfs fs;
-    size_t wanted = (size_t)c->size * bytes;
+    size_t wanted = 0;
+    for (int q = 0; q < w->size; q++)
+        wanted += w->node_of[q] == w->node_of[w->rank] ? (size_t)shared[q] : 0;
     if (statvfs("/dev/shm", &fs) != 0)
         return PLAIT_OK; /* elsewhere: MPI says whether it got the memory */
     size_t room = (size_t)fs.f_bavail * fs.f_frsize;
     if (wanted > room)
-        PLAIT_FAIL(
-            OUT_OF_MEMORY,
-            "group %s: %zu bytes of shared memory wanted, /dev/shm has %zu; a smaller comm.chunk_bytes (now %zu) "
-            "takes less",
-            c->name, wanted, room, c->chunk_bytes);
+        PLAIT_FAIL(OUT_OF_MEMORY,
+                   "the %d ranks of a node exchange through %zu bytes of shared memory, /dev/shm has %zu; a smaller "
+                   "comm.chunk_bytes takes less",
+                   w->local_size, wanted, room);
     return PLAIT_OK;
+}
+
+plait_status plait_world_check_room(const plait_world *w, size_t bytes)
+{
+    if (w->size == 1)
+        return PLAIT_OK;
+    int64_t mine = (int64_t)bytes, shared[w->size];
+    MPI_Request all_here;
+    PLAIT_TRY_MPI(MPI_Iallgather(&mine, 1, MPI_INT64_T, shared, 1, MPI_INT64_T, w->comm->mpi, &all_here));
+    PLAIT_TRY(plait_comm_wait_mpi(w->comm, &all_here, "exchange of sizes", sizeof mine));
+    return plait_comm_agree(w->comm, check_room(w, shared));
 }
 
 plait_status plait_comm_window_create(plait_comm *c, const plait_comm_staging *s)
 {
-    PLAIT_TRY(plait_comm_agree(c, check_room(c, s->total)));
     struct plait_comm_window *w = calloc(1, sizeof *w);
     char **base = calloc((size_t)c->size, sizeof *base);
     if (!w || !base) {

@@ -1,6 +1,8 @@
 #include "parallel/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/engine_impl.h"
 
@@ -34,22 +36,33 @@ static plait_status plan(plait_engine *e, const plait_engine_options *o)
     PLAIT_TRY(plait_schedule_set_init(&e->schedules, o->cfg, &e->topo, &o->shape));
     PLAIT_TRY(o->model->params(o->cfg, &e->topo, &e->list));
     PLAIT_TRY(plait_layout_init(&e->layout, o->cfg, &e->topo, o->model, &e->list, &e->schedules, &o->shape));
-    e->orders = calloc((size_t)e->schedules.num_all, sizeof *e->orders);
     e->batches = calloc((size_t)e->schedules.max_micros, sizeof *e->batches);
-    if (!e->orders || !e->batches)
+    if (!e->batches)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the records of %d micro-batches", e->schedules.max_micros);
+    if (o->cfg->zero.stage < 3)
+        return PLAIT_OK;
+    e->orders = calloc((size_t)e->schedules.num_all, sizeof *e->orders);
+    if (!e->orders)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the records of %d orders", e->schedules.num_all);
     for (int i = 0; i < e->schedules.num_all; i++)
         PLAIT_TRY(plait_layout_order(&e->layout, &e->schedules.all[i], &e->orders[i]));
     return PLAIT_OK;
 }
 
-static plait_status reserve_staging(plait_engine *e)
+static plait_status reserve_staging(plait_engine *e, const plait_world *world)
 {
+    const size_t chunk = (size_t)e->cfg->comm.chunk_bytes;
+    size_t shared = 0;
     plait_group_comm all[PLAIT_GROUP_COMMS];
     plait_group_comms(&e->groups, all);
     for (int i = 0; i < PLAIT_GROUP_COMMS; i++)
-        PLAIT_TRY(plait_comm_reserve(all[i].comm, e->layout.largest[all[i].kind], (size_t)e->cfg->comm.chunk_bytes,
-                                     PLAIT_TIER_DEVICE, &e->ledger));
+        if (plait_comm_is_shared(all[i].comm))
+            shared += plait_comm_staging_bytes(all[i].comm, e->layout.largest[all[i].kind], chunk);
+    PLAIT_TRY(plait_world_check_room(world, shared));
+    /* Memory may be short on one rank: each group is settled by all before the next. */
+    for (int i = 0; i < PLAIT_GROUP_COMMS; i++)
+        PLAIT_TRY(plait_comm_agree(world->comm, plait_comm_reserve(all[i].comm, e->layout.largest[all[i].kind], chunk,
+                                                                   PLAIT_TIER_DEVICE, &e->ledger)));
     return PLAIT_OK;
 }
 
@@ -57,10 +70,26 @@ static plait_status build(plait_engine *e, const plait_engine_options *o, const 
 {
     PLAIT_TRY(plait_parts_build(&e->parts, kernels, o->cfg, &e->topo, &e->groups, o->model, &e->list, &e->schedules,
                                 &o->shape));
+    if (!e->orders)
+        return PLAIT_OK;
     plait_zero_order *orders[e->schedules.num_all];
     for (int i = 0; i < e->schedules.num_all; i++)
         orders[i] = &e->orders[i];
     return plait_zero_plan_gathers(e->parts.zero, orders, e->schedules.num_all);
+}
+
+/* Processors of a cluster may differ, and so would the bits of replicas that are taken to be equal. */
+static plait_status same_kernels(plait_world *world, const plait_kernels *kernels)
+{
+    char root[64] = "";
+    plait_status st = PLAIT_OK;
+    snprintf(root, sizeof root, "%s", kernels->name);
+    PLAIT_TRY(plait_comm_broadcast_bytes(world->comm, root, sizeof root, 0));
+    if (strcmp(root, kernels->name) != 0)
+        st = plait_error_set(PLAIT_UNSUPPORTED, __FILE__, __LINE__,
+                             "kernels %s are the best here, on rank 0 it is %s: device.isa makes them the same",
+                             kernels->name, root);
+    return plait_comm_agree(world->comm, st);
 }
 
 plait_status plait_engine_create(plait_world *world, const plait_engine_options *o, plait_engine **out)
@@ -76,14 +105,17 @@ plait_status plait_engine_create(plait_world *world, const plait_engine_options 
     e->shape = o->shape;
     e->schedules.eval = e->schedules.logits = -1;
     e->scaler = plait_loss_scaler_of(cfg);
-    PLAIT_TRY_TO(fail, st, plait_kernels_find(cfg->device.kernels, cfg->device.isa, cfg->precision.dtype, &kernels));
+    PLAIT_TRY_TO(fail, st,
+                 plait_comm_agree(world->comm, plait_kernels_find(cfg->device.kernels, cfg->device.isa,
+                                                                  cfg->precision.dtype, &kernels)));
+    PLAIT_TRY_TO(fail, st, same_kernels(world, kernels));
     PLAIT_TRY_TO(fail, st, plait_topology_of(cfg, world->size, world->rank, &e->topo));
     PLAIT_TRY_TO(fail, st, plait_groups_create(world, &e->topo, &e->groups));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plan(e, o)));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, allocate(e)));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, build(e, o, kernels)));
     plait_comm_set_exec(&e->parts.ex);
-    PLAIT_TRY_TO(fail, st, reserve_staging(e));
+    PLAIT_TRY_TO(fail, st, reserve_staging(e, world));
     *out = e;
     return PLAIT_OK;
 fail:

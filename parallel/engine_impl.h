@@ -53,7 +53,7 @@ struct plait_engine {
     plait_layout layout;
     plait_ledger ledger;
     plait_parts parts;
-    plait_zero_order *orders;   /* one for each schedule */
+    plait_zero_order *orders;   /* one for each schedule; NULL below stage 3 */
     plait_micro_batch *batches; /* [max_micros] */
     plait_loss_scaler scaler;
     int64_t updates;

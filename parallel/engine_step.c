@@ -41,7 +41,7 @@ static plait_status run(plait_engine *e, int schedule, plait_mode mode, uint32_t
 {
     plait_scalars *s = e->parts.scalars;
     PLAIT_TRY(e->parts.ex.k->zero(&e->parts.ex, s, sizeof *s));
-    PLAIT_TRY(plait_zero_begin(e->parts.zero, &e->orders[schedule], mode == PLAIT_MODE_TRAIN,
+    PLAIT_TRY(plait_zero_begin(e->parts.zero, e->orders ? &e->orders[schedule] : NULL, mode == PLAIT_MODE_TRAIN,
                                e->schedules.all[schedule].micros));
     plait_pipeline_step p = {.schedule = &e->schedules.all[schedule],
                              .mode = mode,

@@ -63,12 +63,13 @@ int plait_schedule_set_train(const plait_schedule_set *s, int micros)
 /* ---- the parts of a rank ---- */
 
 static plait_zero_options zero_options(const plait_config *cfg, const plait_groups *groups,
-                                       const plait_param_list *list)
+                                       const plait_param_list *list, const plait_run_shape *shape)
 {
     return (plait_zero_options){
         .stage = (int)cfg->zero.stage,
         .gather_to_root = cfg->parallelism.dp_algorithm == PLAIT_DP_GATHER_TO_ROOT,
         .keep_full_gradients = cfg->zero.keep_full_gradients,
+        .forward_only = shape->logits,
         .prefetch_units = (int)cfg->zero.prefetch_units,
         .dtype = cfg->precision.dtype,
         .wire = cfg->precision.communication_dtype,
@@ -119,7 +120,7 @@ plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const pla
     PLAIT_TRY(plait_arena_take(p->ex.work, p->ex.scratch_bytes, &p->ex.scratch));
     PLAIT_TRY(take_buffers(p, cfg, topo, schedules, shape));
 
-    p->zero_options = zero_options(cfg, groups, list);
+    p->zero_options = zero_options(cfg, groups, list, shape);
     p->zero_options.ex = &p->ex;
     plait_zero_arenas arenas = {p->arena[PLAIT_MEM_PARAM], p->arena[PLAIT_MEM_GRAD], p->arena[PLAIT_MEM_OPTIM]};
     PLAIT_TRY(plait_zero_create(&p->zero_options, &arenas, &p->zero));
@@ -265,7 +266,8 @@ plait_status plait_layout_init(plait_layout *l, const plait_config *cfg, const p
                  plait_parts_build(&parts, plait_kernels_plan(cfg->precision.dtype), cfg, topo, &groups, model, list,
                                    schedules, shape));
     PLAIT_TRY_TO(done, st, dry_step(l, &parts, cfg, &groups, shape));
-    PLAIT_TRY_TO(done, st, dry_gathers(l, &parts, schedules));
+    if (cfg->zero.stage == 3)
+        PLAIT_TRY_TO(done, st, dry_gathers(l, &parts, schedules));
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         l->bytes[i] = plait_arena_high_water(parts.arena[i]);
     note_comms(l, cfg, &groups);

@@ -27,13 +27,13 @@ static plait_status grow(void **array, int count, int *cap, size_t size)
     return PLAIT_OK;
 }
 
-plait_status plait_param_list_unit(plait_param_list *list, int chunk, int *out, const char *name, ...)
+plait_status plait_param_list_unit(plait_param_list *list, int *out, const char *name, ...)
 {
     void *units = list->units;
     PLAIT_TRY(grow(&units, list->num_units, &list->cap_units, sizeof *list->units));
     list->units = units;
     plait_unit *u = &list->units[list->num_units];
-    *u = (plait_unit){.chunk = chunk, .first_param = list->num_params, .uses = 1};
+    *u = (plait_unit){.first_param = list->num_params, .uses = 1};
     va_list args;
     va_start(args, name);
     vsnprintf(u->name, sizeof u->name, name, args);

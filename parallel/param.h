@@ -45,7 +45,6 @@ typedef struct plait_param {
 
 typedef struct plait_unit {
     char name[PLAIT_NAME_MAX];
-    int chunk; /* of the model chunk that uses it first */
     int first_param, num_params;
     int64_t numel;
     int uses;  /* times a micro-batch's backward writes its gradient: 2 for a tied token matrix on a single stage */
@@ -61,8 +60,8 @@ typedef struct plait_param_list {
 
 void plait_param_list_deinit(plait_param_list *list);
 /* Opens a unit: parameters added from now on belong to it. `out` is its index. */
-PLAIT_MUST_USE plait_status plait_param_list_unit(plait_param_list *list, int chunk, int *out, const char *name, ...)
-    PLAIT_PRINTF(4, 5);
+PLAIT_MUST_USE plait_status plait_param_list_unit(plait_param_list *list, int *out, const char *name, ...)
+    PLAIT_PRINTF(3, 4);
 /* Adds *p to the open unit (unit and offset are set here). */
 PLAIT_MUST_USE plait_status plait_param_list_add(plait_param_list *list, const plait_param *p);
 

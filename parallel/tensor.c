@@ -6,11 +6,6 @@ plait_tp plait_tp_make(plait_comm *tensor, bool sequence_parallel, plait_dtype d
     return (plait_tp){tensor, plait_comm_rank(tensor), size, sequence_parallel && size > 1, dtype};
 }
 
-int64_t plait_tp_local_rows(const plait_tp *tp, int64_t rows)
-{
-    return tp->sequence_parallel ? rows / tp->size : rows;
-}
-
 plait_status plait_temp(const plait_exec *ex, plait_dtype dtype, int64_t n, void **out)
 {
     return plait_arena_array(ex->work, dtype, n, out);

@@ -3,7 +3,7 @@
  *
  * Between the split layers an activation is either whole on every rank, or, with sequence parallelism, split by rows:
  * rank t has rows [t N / tp, (t + 1) N / tp). `rows` below is always N, the rows of the whole micro-batch; local rows
- * are plait_tp_local_rows. In the drawing f and g are the conjugate operations at the borders:
+ * are those of this rank. In the drawing f and g are the conjugate operations at the borders:
  *
  *            forward                        backward
  *   f     identity   (sp: all-gather)     all-reduce (sp: reduce-scatter)    into a column-parallel layer
@@ -26,7 +26,6 @@ typedef struct plait_tp {
 } plait_tp;
 
 plait_tp plait_tp_make(plait_comm *tensor, bool sequence_parallel, plait_dtype dtype);
-int64_t plait_tp_local_rows(const plait_tp *tp, int64_t rows);
 
 /* Takes a temporary of n elements of `dtype` from ex->work. */
 PLAIT_MUST_USE plait_status plait_temp(const plait_exec *ex, plait_dtype dtype, int64_t n, void **out);

@@ -1,5 +1,6 @@
 #include "parallel/weights.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/safetensors.h"
@@ -177,16 +178,20 @@ plait_status plait_weights_save(plait_engine *e, const char *path)
     plait_status st = PLAIT_OK;
     plait_comm *world = plait_engine_groups(e)->world;
     bool writes = plait_comm_rank(world) == 0;
+    const double timeout = plait_comm_timeout();
     save s = {.e = e, .acc = plait_dtype_acc(plait_engine_config(e)->precision.dtype)};
     s.buffer = malloc(CHUNK * sizeof(double));
     if (!s.buffer)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a chunk of %d weights", CHUNK);
+    /* Ranks that have nothing to send wait for the whole file, which takes as long as the disk does. */
+    plait_comm_set_timeout(INFINITY);
     PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? open_writer(&s, path) : PLAIT_OK));
     PLAIT_TRY_TO(done, st, move_all(&s));
     plait_st_writer *writer = s.writer;
     s.writer = NULL;
     PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? plait_st_writer_commit(writer) : PLAIT_OK));
 done:
+    plait_comm_set_timeout(timeout);
     plait_st_writer_abort(s.writer);
     logical_tensors_deinit(&s.tensors);
     free(s.buffer);

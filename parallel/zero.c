@@ -62,6 +62,8 @@ static plait_status take_unit(plait_zero *z, int unit)
     size_t param_size = plait_dtype_size(o->dtype), acc_size = plait_dtype_size(z->acc);
 
     PLAIT_TRY(plait_arena_take(z->arenas.param, (size_t)(z->shard_params ? shard : numel) * param_size, &u->param));
+    if (o->forward_only)
+        return PLAIT_OK;
     PLAIT_TRY(plait_arena_take(z->arenas.grad, (size_t)(z->shard_grads ? held : numel) * acc_size, &u->grad));
     if (o->dtype != z->acc)
         PLAIT_TRY(plait_arena_take(z->arenas.optim, (size_t)held * acc_size, &u->master));
@@ -80,7 +82,7 @@ static plait_status take_states(plait_zero *z)
         if (z->o.list->units[i].numel > largest)
             largest = z->o.list->units[i].numel;
     }
-    if (z->shard_grads)
+    if (z->shard_grads && !z->o.forward_only)
         for (int i = 0; i < 2; i++)
             PLAIT_TRY(
                 plait_arena_take(z->arenas.grad, (size_t)largest * plait_dtype_size(z->acc), &z->scratch[i].data));
@@ -194,8 +196,6 @@ static plait_status pack_order(const plait_zero *z, plait_zero_order *order, siz
 
 plait_status plait_zero_plan_gathers(plait_zero *z, plait_zero_order *const *orders, int num_orders)
 {
-    if (!z->shard_params)
-        return PLAIT_OK;
     size_t largest = 0;
     for (int i = 0; i < num_orders; i++) {
         size_t bytes;

@@ -4,15 +4,16 @@
  * ZeRO (Rajbhandari et al. 2020) is one mechanism over units: stages 0 to 3 are the same code that differs in what is
  * kept.
  *
- *   stage | parameters              | gradients          | optimizer | per unit over the data ranks
- *   0     | whole                   | whole              | whole     | all-reduce
- *   0 *   | whole                   | whole              | root only | reduce, update on the root, broadcast
- * (gather_to_root) 1     | whole                   | whole              | 1/dp      | reduce-scatter, all-gather 2 |
- * whole                   | 1/dp and a scratch | 1/dp      | M reduce-scatters, all-gather 3     | 1/dp and gathered
- * units | 1/dp and a scratch | 1/dp      | 2 M all-gathers, M reduce-scatters
+ *   stage | parameters              | gradients              | optimizer | per unit over the data ranks
+ *   0     | whole                   | whole                  | whole     | all-reduce
+ *   0 (*) | whole                   | whole                  | root only | reduce, update on the root, broadcast
+ *   1     | whole                   | whole                  | 1/dp      | reduce-scatter, all-gather
+ *   2     | whole                   | 1/dp and two scratches | 1/dp      | M reduce-scatters, all-gather
+ *   3     | 1/dp and gathered units | 1/dp and two scratches | 1/dp      | 2 M all-gathers, M reduce-scatters
  *
- * (M micro-batches.) A layer brackets its use of a unit with acquire and release; it never sees a stage. Brackets do
- * not nest. Storage: parameters T; gradients, masters and moments A. Where T = A the parameter is its own master.
+ * (*) gather_to_root. M: micro-batches. A layer brackets its use of a unit with acquire and release; it never sees a
+ * stage. Brackets do not nest. Storage: parameters T; gradients, masters and moments A. Where T = A the parameter is
+ * its own master.
  */
 #ifndef PLAIT_PARALLEL_ZERO_H
 #define PLAIT_PARALLEL_ZERO_H
@@ -28,6 +29,7 @@ typedef struct plait_zero plait_zero;
 typedef struct plait_zero_options {
     int stage;
     bool gather_to_root, keep_full_gradients;
+    bool forward_only; /* parameters alone are kept: no gradients, masters or moments */
     int prefetch_units;
     plait_dtype dtype, wire; /* wire: communication_data_type of gradients */
     plait_optimizer_type optimizer;
@@ -58,8 +60,7 @@ typedef struct plait_zero_order {
 void plait_zero_order_deinit(plait_zero_order *order);
 /* From now on every acquire for reading is appended to `into` (NULL: stop). For the dry pass that finds the order. */
 void plait_zero_record(plait_zero *z, plait_zero_order *into);
-/* Takes the gather buffer, large enough for each order with prefetch, from the parameter arena. Stage 3 only, else
- * nothing. */
+/* Takes the gather buffer, large enough for each order with prefetch, from the parameter arena. Stage 3 only. */
 PLAIT_MUST_USE plait_status plait_zero_plan_gathers(plait_zero *z, plait_zero_order *const *orders, int num_orders);
 
 /* ---- one run of a schedule ---- */

@@ -27,17 +27,18 @@ struct plait_blas_tile {
     size_t scratch_bytes;
     dnnl_primitive_t primitive; /* NULL: oneDNN has no fast way, or wants more scratch than there is */
     operands *of_thread;        /* key.threads of them */
+    uint64_t used;              /* when it was last opened */
 };
 
-/* A training step has some tens of shapes; the oldest tile of a full set is replaced. The four shapes of one product
- * are open at the same time, so a set has more ways than that. */
+/* A training step has some tens of shapes; of a full set the tile that was opened longest ago is replaced. The four
+ * shapes of one product are open at the same time, so a set has more ways than that. */
 #define SETS 64
 #define WAYS 8
 
 static struct {
     dnnl_engine_t engine;
     plait_blas_tile tiles[SETS][WAYS];
-    unsigned next[SETS];
+    uint64_t uses;
 } cache;
 
 #define TRY_DNNL(call)                                                                                                 \
@@ -227,10 +228,13 @@ plait_status plait_blas_tile_open(const plait_exec *ex, plait_dtype dtype, const
     while (t < end && memcmp(&t->key, &k, sizeof k) != 0)
         t++;
     if (t == end) {
-        t = &cache.tiles[set][cache.next[set]++ % WAYS];
+        t = cache.tiles[set];
+        for (plait_blas_tile *other = t + 1; other < end; other++)
+            t = other->used < t->used ? other : t;
         tile_deinit(t);
         PLAIT_TRY(make_tile(t, &k));
     }
+    t->used = ++cache.uses;
     *scratch_bytes = t->scratch_bytes;
     *out = t->primitive ? t : NULL;
     return PLAIT_OK;

@@ -96,6 +96,7 @@ const Legal kLegal[] = {
     {"gpt2_untied", 1, "model.arch=gpt2 model.num_query_groups=4 model.untie_embeddings_and_output_weights=true",
      "model.tie_word_embeddings", "false"},
     {"decay_is_the_run", 1, "train.train_iters=77", "lr_scheduler.decay_iters", "77"},
+    {"warmup_of_a_constant_rate", 1, "lr_scheduler.warmup_iters=200", "lr_scheduler.warmup_iters", "200"},
     {"wsd_tail", 1, "lr_scheduler.style=WSD train.train_iters=77", "lr_scheduler.wsd_decay_iters", "8"},
     {"gradients_travel_in_fp32", 1, "precision.dtype=bf16", "precision.communication_data_type", "fp32"},
     {"gradients_travel_in_fp64", 1, "precision.dtype=fp64", "precision.communication_data_type", "fp64"},
@@ -167,6 +168,10 @@ const Clash kClashes[] = {
      "override: batch.rampup_batch_size increment 2 is not a multiple of micro_batch_size 2 * data ranks 2 = 4"},
     {"rampup_steps", 1, "batch.micro_batch_size=2 batch.global_batch_size=32 batch.rampup_batch_size=[4,6,100]",
      "override: batch.rampup_batch_size global_batch_size 32 - start 4 = 28 is not a multiple of increment 6"},
+    {"rampup_without_a_micro_batch", 2,
+     "batch.gradient_accumulation_steps=4 batch.global_batch_size=4 batch.rampup_batch_size=[2,1,100]",
+     "override: batch.global_batch_size 4 is not a multiple of gradient_accumulation_steps 4 * data ranks 2 = 8 (data "
+     "2 = 2 ranks / (tensor 1 * pipeline 1))"},
     {"rampup_down", 1, "batch.global_batch_size=8 batch.rampup_batch_size=[8,4,100]",
      "override: batch.rampup_batch_size start 8 is not below global_batch_size 8"},
     {"heads_and_tp", 8, "topology.tp=8", "t.yaml:5:3: model.num_attention_heads 4 is not a multiple of " TP " 8"},
@@ -207,7 +212,15 @@ const Clash kClashes[] = {
     {"full_gradients_and_stage", 2, "zero_optimization.keep_full_gradients=true zero_optimization.stage=1",
      "override: zero_optimization.keep_full_gradients true needs zero_optimization.stage 2, not 1"},
     {"fp16_keys_in_bf16", 1, "precision.dtype=bf16 precision.fp16.hysteresis=1",
-     "override: precision.fp16.hysteresis has an effect only with precision.dtype fp16, not bf16: set it to null"},
+     "override: precision.fp16.hysteresis has an effect only with precision.dtype fp16 and loss_scale 0: set it to "
+     "null"},
+    {"scale_keys_of_a_fixed_scale", 1,
+     "precision.dtype=fp16 precision.fp16.loss_scale=128 precision.fp16.loss_scale_window=10",
+     "override: precision.fp16.loss_scale_window has an effect only with precision.dtype fp16 and loss_scale 0: set it "
+     "to null"},
+    {"least_scale_above_the_first", 1,
+     "precision.dtype=fp16 precision.fp16.initial_scale_power=3 precision.fp16.min_loss_scale=16",
+     "override: precision.fp16.min_loss_scale 16 is above the first scale, 2^initial_scale_power 3 = 8"},
     {"communication_in_fp64", 1, "precision.communication_data_type=fp64",
      "override: precision.communication_data_type fp64 does not go with precision.dtype fp32"},
     {"fp64_on_cpu_kernels", 1, "precision.dtype=fp64 device.kernels=cpu",
@@ -225,11 +238,12 @@ const Clash kClashes[] = {
      "override: zero_optimization.prefetch_units has an effect only with zero_optimization.stage 3: set it to null"},
     {"min_lr_above_lr", 1, "optimizer.min_lr=0.1 optimizer.lr=0.01 lr_scheduler.style=cosine",
      "override: optimizer.min_lr 0.1 is above optimizer.lr 0.01"},
-    {"warmup_after_decay", 1, "lr_scheduler.warmup_iters=200",
-     "override: lr_scheduler.warmup_iters 200 is above lr_scheduler.decay_iters 100"},
+    {"warmup_after_decay", 1, "lr_scheduler.style=linear lr_scheduler.warmup_iters=200 lr_scheduler.decay_iters=150",
+     "override: lr_scheduler.warmup_iters 200 is above lr_scheduler.decay_iters 150"},
+    {"warmup_after_the_end", 1, "lr_scheduler.style=linear lr_scheduler.warmup_iters=200",
+     "override: lr_scheduler.warmup_iters 200 is above train.train_iters 100"},
     {"wsd_too_short", 1, "lr_scheduler.style=WSD lr_scheduler.warmup_iters=95",
-     "override: lr_scheduler.warmup_iters 95 + lr_scheduler.wsd_decay_iters 10 = 105 is above lr_scheduler.decay_iters "
-     "100"},
+     "override: lr_scheduler.warmup_iters 95 + lr_scheduler.wsd_decay_iters 10 = 105 is above train.train_iters 100"},
     {"wsd_key_elsewhere", 1, "lr_scheduler.wsd_decay_iters=5",
      "override: lr_scheduler.wsd_decay_iters has an effect only with lr_scheduler.style WSD: set it to null"},
     {"evaluation_without_data", 1, "train.eval_interval=5 data.split=1,0,0",
@@ -274,7 +288,8 @@ TEST(ConfigResolve, AnotherNumberOfRanksDerivesAnew)
 
 TEST(ConfigResolve, WhatAFileGivesInVainIsNamed)
 {
-    const std::string text = kSmall + "optimizer:\n  eps: 1e-6\n  momentum: 0.9\n";
+    const std::string text =
+        kSmall + "optimizer:\n  eps: 1e-6\n  momentum: 0.9\nprecision:\n  fp16:\n    hysteresis: 1\n";
     const auto idle = [&](const std::vector<std::string> &overrides) {
         Loaded l(text, overrides);
         EXPECT_EQ(l.resolve(1), PLAIT_OK) << l.error;
@@ -283,10 +298,15 @@ TEST(ConfigResolve, WhatAFileGivesInVainIsNamed)
     EXPECT_NE(idle({}).find("t.yaml:11:3: optimizer.momentum has no effect here, only with optimizer.type SGD\n"),
               std::string::npos)
         << idle({});
+    EXPECT_NE(idle({}).find("t.yaml:14:5: precision.fp16.hysteresis has no effect here, only with precision.dtype fp16 "
+                            "and loss_scale 0\n"),
+              std::string::npos)
+        << idle({});
+    EXPECT_EQ(idle({"precision.dtype=fp16"}).find("hysteresis"), std::string::npos);
     EXPECT_EQ(idle({}).find("eps"), std::string::npos) << idle({});
     EXPECT_NE(idle({"optimizer.type=SGD"}).find("optimizer.eps has no effect here, only with optimizer.type AdamW\n"),
               std::string::npos);
-    EXPECT_EQ(idle({"optimizer.momentum=null"}), "");
+    EXPECT_EQ(idle({"optimizer.momentum=null", "precision.dtype=fp16"}), "");
 }
 
 TEST(ConfigResolve, NaturalWorldIsTheProductOfTheDegrees)

@@ -96,4 +96,29 @@ TEST(OwnProcess, LibraryMultipliesBf16ByInstructionsWhereItMay)
     EXPECT_EQ(tile != nullptr, native);
 }
 
+// The tiles of one product are open together: what is in use stays, however many other shapes come and go.
+TEST(BlasTiles, OneInUseIsNotReplaced)
+{
+    tables();
+    plait_exec ex = {};
+    ex.threads = 1;
+    const auto open = [&](int64_t m, int64_t n) {
+        plait_gemm g = {};
+        g.m = m;
+        g.n = n;
+        g.k = g.lda = 8;
+        g.ldb = g.ldc = n;
+        plait_blas_tile *tile = nullptr;
+        size_t scratch;
+        EXPECT_EQ(plait_blas_tile_open(&ex, PLAIT_FP32, &g, 1 << 20, &tile, &scratch), PLAIT_OK) << plait_error_text();
+        return tile;
+    };
+    const plait_blas_tile *kept = open(8, 8);
+    for (int64_t m = 1; m <= 40; m++)
+        for (int64_t n = 9; n <= 40; n++) {
+            open(m, n);
+            ASSERT_EQ(open(8, 8), kept) << m << " x " << n;
+        }
+}
+
 } // namespace

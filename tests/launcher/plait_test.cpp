@@ -138,6 +138,28 @@ Weights read_weights(const std::string &path)
     return all;
 }
 
+void write_weights(const std::string &path, const Weights &w)
+{
+    std::vector<plait_st_spec> specs;
+    for (const auto &[name, tensor] : w) {
+        plait_shape shape = {};
+        shape.ndim = static_cast<int>(tensor.shape.size());
+        std::copy(tensor.shape.begin(), tensor.shape.end(), shape.dim);
+        specs.push_back({name.c_str(), PLAIT_FP32, shape});
+    }
+    plait_st_writer *writer = nullptr;
+    ASSERT_EQ(
+        plait_st_writer_create(path.c_str(), specs.data(), static_cast<int64_t>(specs.size()), nullptr, 0, &writer),
+        PLAIT_OK)
+        << plait_error_text();
+    int64_t i = 0;
+    for (const auto &[name, tensor] : w)
+        std::transform(tensor.values.begin(), tensor.values.end(),
+                       static_cast<float *>(plait_st_writer_data(writer, i++)),
+                       [](double v) { return static_cast<float>(v); });
+    ASSERT_EQ(plait_st_writer_commit(writer), PLAIT_OK) << plait_error_text();
+}
+
 void edit_weights(const std::string &from, const std::string &to,
                   const std::function<void(const std::string &name, std::vector<double> &values)> &change)
 {

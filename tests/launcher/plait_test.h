@@ -69,6 +69,7 @@ std::string source(const std::string &relative);
 std::string text_of(const Words &words);
 
 Weights read_weights(const std::string &path);
+void write_weights(const std::string &path, const Weights &w); /* F32 */
 /* Writes the file again with values changed by `change` (name, values), types kept. */
 void edit_weights(const std::string &from, const std::string &to,
                   const std::function<void(const std::string &name, std::vector<double> &values)> &change);

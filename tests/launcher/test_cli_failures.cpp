@@ -163,6 +163,25 @@ TEST_F(CliFailures, ALimitJustBelowThePlanIsRefusedAndThePlanItselfRuns)
     train(kTiny, two + Words{"device.memory_limit=" + std::to_string(plan)}, 2);
 }
 
+/* Memory that is given page by page: a rank that touches what is not there would end by a signal. */
+TEST_F(CliFailures, SharedMemoryThatANodeLacksIsSaidBeforeItIsTouched)
+{
+    const std::string script = "mount -t tmpfs -o size=160m tmpfs /dev/shm && exec \"$0\" \"$@\"";
+    const Words own_mounts = {"unshare", "--mount", "/bin/sh", "-c", script};
+    if (Command(own_mounts + Words{"true"}).run().code != 0)
+        GTEST_SKIP() << "a mount of one's own is not allowed here";
+    /* Each of the two data groups has room for its windows, the two together have not: a head of 32 MiB a rank. */
+    const Words wide = {"parallelism.tp=2",       "model.vocab_size=65536",
+                        "model.hidden_size=256",  "train.train_iters=1",
+                        "comm.chunk_bytes=32MiB", "model.ffn_hidden_size=64",
+                        "model.seq_length=8",     "device.kernels=ref",
+                        "model.num_layers=1",     "model.make_vocab_size_divisible_by=1"};
+    Command c(own_mounts + Words{mpiexec(), "-n", "4", plait_binary(), "train", kTiny} + wide);
+    Outcome o = c.in(directory()).run();
+    expect_end(o, 3, {"the 4 ranks of a node exchange through", "/dev/shm has", "comm.chunk_bytes"}, "4 ranks");
+    expect_no_step(o, "4 ranks");
+}
+
 /* ---- 4: numbers ---- */
 
 TEST_F(CliFailures, ANonFiniteWeightEndsTheRunWithItsStep)
@@ -215,6 +234,22 @@ TEST_F(CliFailures, ADiskThatFillsUnderWayEndsTheRun)
         expect_end(o, 5, {"logging.metrics_file /dev/full", "No space left"}, text_of(endless));
         EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
     }
+}
+
+TEST_F(CliFailures, AFileBeyondTheLimitOfItsSizeIsAnErrorNotASignal)
+{
+    const auto limited = [&](const std::string &redirect, const Words &args) {
+        Command c(Words{"/bin/sh", "-c", "ulimit -f 16384 && exec \"$0\" \"$@\"" + redirect, plait_binary()} + args);
+        return c.in(directory()).run();
+    };
+    const std::string weights = path("w.safetensors"), full = write("full", "");
+    std::filesystem::resize_file(full, 8 << 20);
+    expect_end(limited(" >> full", {"config", kTiny}), 5, {"standard output: "}, "standard output");
+    std::filesystem::remove(full);
+    expect_end(limited("", {"train", kTiny, "train.train_iters=1", "model.vocab_size=32768",
+                            "checkpoint.save_weights=" + weights}),
+               5, {weights, "above the process's file size limit of 8388608"}, "weights");
+    EXPECT_EQ(files(), 0);
 }
 
 TEST_F(CliFailures, OutputThatNobodyCanReadIsAFailure)

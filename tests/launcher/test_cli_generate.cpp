@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 namespace
 {
@@ -90,6 +91,69 @@ TEST_F(CliGenerate, TheWindowSlidesBeyondTheSequenceLength)
 TEST_F(CliGenerate, NothingIsAddedToAPromptWhenNothingIsAskedFor)
 {
     EXPECT_EQ(generated({"--prompt", "abc", "--bytes", "0"}), "abc\n");
+}
+
+TEST_F(CliGenerate, APromptBeyondTheVocabularyIsRefused)
+{
+    Weights w = read_weights(weights);
+    for (const char *name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+        Tensor &t = w.at(name);
+        t.shape[0] = 100;
+        t.values.resize(static_cast<size_t>(100 * t.shape[1]));
+    }
+    write_weights(path("small.safetensors"), w);
+    const auto continued = [&](const char *prompt, int ranks) {
+        return run({"generate", path("small.safetensors"), kTiny, "data.data_path=null", "model.vocab_size=100",
+                    "--bytes", "1", "--prompt", prompt},
+                   ranks);
+    };
+    for (int ranks : {0, 2}) {
+        Outcome o = continued("ab~", ranks);
+        EXPECT_EQ(o.code, 2) << o;
+        EXPECT_NE(o.err.find("--prompt: byte 2 is 126, model.vocab_size is 100"), std::string::npos) << o;
+        EXPECT_EQ(o.out, "") << o;
+        EXPECT_TRUE(o.left.empty()) << o;
+        EXPECT_EQ(continued("abc", ranks).code, 0);
+    }
+}
+
+TEST_F(CliGenerate, WeightsThatAreNotFiniteGiveNoText)
+{
+    const std::string bad = path("bad.safetensors");
+    edit_weights(weights, bad, [](const std::string &name, std::vector<double> &v) {
+        if (name == "model.norm.weight")
+            v[3] = std::numeric_limits<double>::quiet_NaN();
+    });
+    for (int ranks : {0, 2}) {
+        Outcome o = run({"generate", bad, kTiny, "--prompt", "abc", "--bytes", "4"}, ranks);
+        EXPECT_EQ(o.code, 4) << o;
+        EXPECT_NE(o.err.find("the logit of token 0 at position 3 is "), std::string::npos) << o;
+        EXPECT_TRUE(o.left.empty()) << o;
+    }
+}
+
+TEST_F(CliGenerate, RanksThatWereToldDifferentThingsAreRefused)
+{
+    const Words rank = {"-n", "1", plait_binary(), "generate", weights, kTiny, "--bytes", "4", "--prompt"};
+    Command c(Words{mpiexec()} + rank + Words{"abc", ":"} + rank + Words{"abd"});
+    Outcome o = c.in(directory()).limit(30).run();
+    EXPECT_EQ(o.code, 2) << o;
+    EXPECT_NE(o.err.find("the ranks' options of generate differ: rank 0 has '--prompt abc'"), std::string::npos) << o;
+    EXPECT_EQ(o.out, "") << o;
+    EXPECT_TRUE(o.left.empty()) << o;
+}
+
+TEST_F(CliGenerate, AReaderThatHasLeftIsAnError)
+{
+    for (int ranks : {0, 2}) {
+        Command c = plait({"generate", weights, kTiny, "--prompt", "abc", "--bytes", "4"}, ranks);
+        Outcome o = c.output("/dev/full").run();
+        if (ranks == 0) { /* mpiexec forwards a rank's output and itself meets the end of it */
+            EXPECT_EQ(o.code, 5) << o;
+            EXPECT_NE(o.err.find("standard output: "), std::string::npos) << o;
+        }
+        EXPECT_TRUE(o.left.empty()) << o;
+    }
 }
 
 TEST_F(CliGenerate, WeightsOfAnotherModelAreRefused)

@@ -2,6 +2,8 @@
 // micro-batches, uneven and empty stages, sizes that nothing divides, growing batches, matrices in several units.
 #include "../parallel/mpi_world.h"
 #include "launcher/run_config.h"
+#include "models/registry.h"
+#include "parallel/weights.h"
 #include "traffic.h"
 #include "training_run.h"
 
@@ -13,6 +15,7 @@
 namespace
 {
 
+const char *const kConfig = PLAIT_SOURCE_DIR "/configs/tiny8.yaml";
 constexpr int kSteps = 3;
 constexpr double kLearningRate = 1e-3;
 
@@ -249,6 +252,103 @@ TEST_F(Topologies, TokenMatrixInSeveralUnits)
     run_cases(cases);
 }
 
+// Requests of all units at once.
+TEST_F(Topologies, PrefetchBeyondAllUnits)
+{
+    run_cases({{"300 layers",
+                2,
+                {"model.num_layers=300"},
+                over(1, 1, 2) + Overrides{kStages[3], "zero_optimization.prefetch_units=1024"}}},
+              1);
+}
+
+// A chunk that is shorter than a group of replayed layers needs no sets for the rest of it.
+TEST_F(Topologies, GroupsOfRecomputationEndWithTheirChunk)
+{
+    const auto activations = [](const char *layers) {
+        size_t bytes = 0;
+        side_by_side(2, 1, [&](plait_world *world, int) {
+            const Overrides full = {"recompute.granularity=full", "recompute.method=uniform", layers};
+            EXPECT_TRUE(train(world, small_model() + over(1, 2, 1) + full, 1, "", [&](plait_training &t, int) {
+                            check_memory(t);
+                            bytes = plait_engine_layout(t.engine)->bytes[PLAIT_MEM_ACT];
+                        }).done);
+        });
+        return bytes;
+    };
+    const size_t layer = activations("recompute.num_layers=1"), chunk = activations("recompute.num_layers=2");
+    EXPECT_EQ(activations("recompute.num_layers=4"), chunk);
+    if (test_world.rank < 2) {
+        EXPECT_LT(layer, chunk);
+    }
+}
+
+// Ranks of the pipeline that have sent their part wait for those whose part is written.
+TEST_F(Topologies, ASaveMayTakeLongerThanARankIsWaitedFor)
+{
+    const double usual = plait_comm_timeout();
+    const std::string file = shared_dir() + "/slow.safetensors";
+    side_by_side(2, 1, [&](plait_world *world, int) {
+        const Watch save = [&](plait_training &t, int) {
+            EXPECT_EQ(plait_comm_agree(world->comm, PLAIT_OK), PLAIT_OK);
+            plait_comm_set_timeout(1e-6);
+            const plait_status st = plait_weights_save(t.engine, file.c_str());
+            plait_comm_set_timeout(usual);
+            EXPECT_EQ(st, PLAIT_OK) << plait_error_text();
+        };
+        EXPECT_TRUE(train(world, small_model() + over(1, 2, 1) + Overrides{"model.hidden_size=128"}, 1, "", save).done);
+    });
+    EXPECT_EQ(plait_comm_timeout(), usual);
+}
+
+// Sampling keeps parameters alone, and the plan knows it.
+TEST_F(Topologies, SamplingHoldsNoGradientsAndNoMoments)
+{
+    for (const char *stage : kStages)
+        side_by_side(2, 1, [&](plait_world *world, int) {
+            SCOPED_TRACE(stage);
+            const Overrides all = small_model() + over(1, 1, 2) + Overrides{stage, "precision.dtype=bf16"};
+            std::vector<const char *> texts;
+            for (const std::string &o : all)
+                texts.push_back(o.c_str());
+            plait_config cfg = {};
+            plait_engine *engine = nullptr;
+            ASSERT_EQ(plait_run_config(world, &cfg, kConfig, texts.data(), (int)texts.size()), PLAIT_OK);
+            plait_engine_options o = {&cfg, plait_model_find(cfg.model.arch), {}};
+            o.shape.logits = true;
+            ASSERT_EQ(plait_engine_create(world, &o, &engine), PLAIT_OK) << plait_error_text();
+            ASSERT_EQ(plait_engine_init_weights(engine), PLAIT_OK);
+            double logits[257] = {};
+            EXPECT_EQ(plait_engine_logits(engine, 0, logits), PLAIT_OK) << plait_error_text();
+            EXPECT_NE(logits[0], 0.0);
+            const plait_layout *l = plait_engine_layout(engine);
+            EXPECT_GT(l->bytes[PLAIT_MEM_PARAM], 0u);
+            EXPECT_EQ(l->bytes[PLAIT_MEM_GRAD], 0u);
+            EXPECT_EQ(l->bytes[PLAIT_MEM_OPTIM], 0u);
+            plait_engine_destroy(engine);
+            plait_config_deinit(&cfg);
+        });
+}
+
+// The best kernels of one node need not be those of another: replicas would drift apart.
+TEST_F(Topologies, RanksWithOtherKernelsAreRefused)
+{
+    side_by_side(2, 1, [&](plait_world *world, int) {
+        const char *mine[] = {world->rank == 0 ? "device.kernels=ref" : "device.kernels=cpu"};
+        plait_config cfg = {};
+        plait_engine *engine = nullptr;
+        ASSERT_EQ(plait_config_load(&cfg, kConfig, mine, 1), PLAIT_OK);
+        ASSERT_EQ(plait_config_resolve(&cfg, world->size), PLAIT_OK);
+        const plait_engine_options o = {&cfg, plait_model_find(cfg.model.arch), {}};
+        EXPECT_EQ(plait_engine_create(world, &o, &engine), PLAIT_UNSUPPORTED);
+        const std::string text = plait_error_text();
+        EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+        EXPECT_NE(text.find("device.isa"), std::string::npos) << text;
+        EXPECT_TRUE(plait_comm_agreed()) << text;
+        plait_config_deinit(&cfg);
+    });
+}
+
 // A contradiction is a sentence with the numbers, on every rank, and never a signal.
 TEST_F(Topologies, RefusedWithTheNumbers)
 {
@@ -277,9 +377,7 @@ TEST_F(Topologies, RefusedWithTheNumbers)
         for (const std::string &o : all)
             texts.push_back(o.c_str());
         plait_config cfg;
-        EXPECT_EQ(plait_run_config(&test_world, &cfg, PLAIT_SOURCE_DIR "/configs/tiny8.yaml", texts.data(),
-                                   (int)texts.size()),
-                  PLAIT_USAGE);
+        EXPECT_EQ(plait_run_config(&test_world, &cfg, kConfig, texts.data(), (int)texts.size()), PLAIT_USAGE);
         const std::string text = plait_error_text();
         for (const char *part : c.says)
             EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
