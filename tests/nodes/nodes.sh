@@ -5,7 +5,7 @@
 #
 # -n  nodes, 2 unless said        -p  ranks on each, 2 unless said
 # -m  a directory that get-mpich.sh made: its mpiexec, and its library instead of the one that COMMAND was built with;
-#     without it the mpiexec in PATH
+#     without it MPIEXEC, or the mpiexec in PATH
 #
 # A node is a network namespace with an own host name, System V IPC and /dev/shm: its ranks share memory with each other
 # and reach those of other nodes only by TCP over a bridge. Files are everybody's.
@@ -37,7 +37,7 @@ make_network() {
 }
 
 make_node() {
-    local i=$1 ready said=
+    local i=$1 ready said=''
     exec {ready}< <(exec unshare --net --uts --ipc --mount bash -ec '
         hostname "$1"
         mount -t tmpfs tmpfs /dev/shm
@@ -67,7 +67,7 @@ find_strays() {
 }
 
 inside() {
-    local nodes=$1 ranks=$2 mpiexec=$3 hosts= i code=0 line
+    local nodes=$1 ranks=$2 mpiexec=$3 hosts='' i code=0 line
     shift 3
     make_network
     for ((i = 1; i <= nodes; i++)); do
@@ -125,9 +125,11 @@ if [ -n "$mpich" ]; then
     mpiexec=$mpich/bin/mpiexec
     export LD_LIBRARY_PATH=$mpich/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
-    mpiexec=$(command -v mpiexec) || skip "no mpiexec"
+    mpiexec=$(command -v "${MPIEXEC:-mpiexec}") || skip "no mpiexec"
 fi
 apart=(unshare --net --mount --pid --fork --kill-child --mount-proc)
-[ "$(id -u)" = 0 ] || apart+=(--user --map-root-user)
-why=$("${apart[@]}" true 2>&1) || skip "no namespaces for ${USER:-user} $(id -u): $why"
+if ! why=$("${apart[@]}" true 2>&1); then
+    apart+=(--user --map-root-user) # what users may do in namespaces of their own
+    "${apart[@]}" true 2>/dev/null || skip "no namespaces here: $why"
+fi
 exec setpriv --pdeathsig KILL "${apart[@]}" "$here/nodes.sh" --inside "$nodes" "$ranks" "$mpiexec" "$@"
