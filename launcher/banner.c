@@ -40,6 +40,27 @@ static void print_grid(const plait_topology *topo, const plait_config *cfg, FILE
     }
 }
 
+/* Which ranks share a node's memory, as MPI says: a host file may mean something else than its author. */
+static void print_nodes(const plait_world *world, FILE *out)
+{
+    int printed = 0;
+    if (world->nodes == 1)
+        return;
+    fprintf(out, "  %-10s", "node");
+    for (int rank = 0; rank < world->size; rank++) {
+        if (world->node_of[rank] != rank)
+            continue;
+        if (printed++ >= MAX_ROWS)
+            break;
+        fprintf(out, " [%d", rank);
+        for (int other = rank + 1; other < world->size; other++)
+            if (world->node_of[other] == rank)
+                fprintf(out, " %d", other);
+        fputc(']', out);
+    }
+    fputc('\n', out);
+}
+
 /* Each group of a kind once: by the rank that comes first in it. */
 static void print_groups(const plait_topology *topo, FILE *out)
 {
@@ -103,7 +124,7 @@ static void print_row(FILE *out, const plait_topology *topo, const rank_row *r)
     fprintf(out, " %14s\n", plait_grouped((int64_t)r->total));
 }
 
-plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *out)
+plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t resident_before, FILE *out)
 {
     const plait_topology *topo = plait_engine_topology(e);
     const plait_config *cfg = plait_engine_config(e);
@@ -121,6 +142,7 @@ plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *o
     }
     if (prints) {
         print_grid(topo, cfg, out);
+        print_nodes(on, out);
         print_groups(topo, out);
         PLAIT_TRY(print_schedule(e, out));
         fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",

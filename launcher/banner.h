@@ -1,4 +1,5 @@
-/* launcher/banner.h: what is about to run: the grid of ranks, every group, the schedule, parameters and bytes. */
+/* launcher/banner.h: what is about to run: the grid of ranks, nodes, every group, the schedule, parameters and bytes.
+ */
 #ifndef PLAIT_LAUNCHER_BANNER_H
 #define PLAIT_LAUNCHER_BANNER_H
 
@@ -10,7 +11,8 @@ PLAIT_BEGIN_DECLS
 
 /* Rank 0 prints to `out`. resident_before: bytes that this rank's process held before the engine was made. Collective:
  * bytes and parameters are those of every rank. */
-PLAIT_MUST_USE plait_status plait_banner_print(plait_engine *e, size_t resident_before, FILE *out);
+PLAIT_MUST_USE plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t resident_before,
+                                               FILE *out);
 
 /* "1,234,567" into a static ring of four. */
 const char *plait_grouped(int64_t n);

@@ -29,7 +29,7 @@ static plait_status prepare(run *r, int argc, char **argv)
     PLAIT_TRY(plait_training_open(&r->training, r->world, &r->cfg));
     /* Last, so that a run that is refused leaves the metrics of an earlier one alone. */
     PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));
-    PLAIT_TRY(plait_banner_print(r->training.engine, r->training.resident_before, stdout));
+    PLAIT_TRY(plait_banner_print(r->world, r->training.engine, r->training.resident_before, stdout));
     r->progress = plait_progress_make(&r->cfg, r->world->rank);
     return PLAIT_OK;
 }

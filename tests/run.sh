@@ -3,7 +3,7 @@
 #
 #   tests/run.sh [--full] [--no-install]
 #
-# 1. installs the packages that are missing (not with --no-install)
+# 1. installs the packages that are missing, and fetches an MPICH for tests over several nodes (not with --no-install)
 # 2. dev      gcc, Debug, ASan and UBSan: the tests with label `unit`
 #    clang    clang, Release: the tests with label `unit`
 #    release  gcc, Release: every test but those with label `full`; with --full these too
@@ -69,6 +69,12 @@ tests() {
     mapfile -t -O ${#not_run[@]} not_run < <(sed -n '/status="\(notrun\|disabled\)"/s/.*<testcase name="\([^"]*\)".*/'"$preset"' \1/p' "$report")
 }
 
+# Without it tests are skipped, nothing fails.
+fetch_mpich() {
+    timeout 150 tests/nodes/get-mpich.sh build/release/mpich ||
+        echo "no MPICH from PyPI: tests over several nodes are skipped"
+}
+
 build() {
     local preset=$1
     must "configure $preset" cmake --preset "$preset" && must "build $preset" cmake --build --preset "$preset" -j "$jobs" -- -k 0
@@ -80,6 +86,9 @@ if [ $install = 1 ]; then
     part install launcher/install-packages.sh test || { echo "0 passed, 1 failed"; exit 1; }
 fi
 mkdir -p build
+if [ $install = 1 ]; then
+    part mpich fetch_mpich
+fi
 for preset in dev clang release; do
     build $preset && tests $preset $preset
     if [ $preset = release ] && [ $full = 1 ]; then tests full release; fi

@@ -273,6 +273,14 @@ pid_t Command::rank(int number) const
     return -1;
 }
 
+pid_t Command::process(const std::string &name) const
+{
+    for (pid_t pid : marked())
+        if (name_of(pid) == name)
+            return pid;
+    return -1;
+}
+
 void Command::kill_all() const
 {
     kill(-pid_, SIGKILL);

@@ -49,6 +49,8 @@ class Command
     pid_t pid() const { return pid_; }
     /* Process of an MPI rank that runs; -1: none. */
     pid_t rank(int number) const;
+    /* First process of that name; -1: none. */
+    pid_t process(const std::string &name) const;
     Outcome wait();
 
   private:

@@ -61,24 +61,26 @@ bool PlaitTest::exists(const std::string &name) const
     return std::filesystem::exists(path(name));
 }
 
-Command PlaitTest::plait(const Words &args, int ranks) const
+Words PlaitTest::launcher(int ranks)
 {
-    Words all = Words{plait_binary()} + args;
-    if (ranks > 0)
-        all = Words{mpiexec(), "-n", std::to_string(ranks)} + all;
-    Command c(all);
+    return ranks > 0 ? Words{mpiexec(), "-n", std::to_string(ranks)} : Words{};
+}
+
+Command PlaitTest::plait(const Words &args, const Words &launcher) const
+{
+    Command c(launcher + Words{plait_binary()} + args);
     c.in(directory());
     return c;
 }
 
-Trained PlaitTest::train(const std::string &config, const Words &overrides, int ranks, double limit) const
+Trained PlaitTest::train(const std::string &config, const Words &overrides, const Words &launcher, double limit) const
 {
     static int number;
     std::string metrics = path("metrics-" + std::to_string(number++) + ".jsonl");
     Words args = Words{"train", config} + overrides + Words{"logging.metrics_file=" + metrics};
     Trained r;
-    r.outcome = run(args, ranks, limit);
-    EXPECT_EQ(r.outcome.code, 0) << ranks << " ranks: plait " << text_of(args) << "\n" << r.outcome;
+    r.outcome = plait(args, launcher).limit(limit).run();
+    EXPECT_EQ(r.outcome.code, 0) << text_of(launcher) << " plait " << text_of(args) << "\n" << r.outcome;
     EXPECT_FALSE(r.outcome.timed_out) << text_of(args);
     EXPECT_TRUE(r.outcome.left.empty()) << text_of(args) << "\n" << r.outcome;
     if (r.outcome.code == 0) {

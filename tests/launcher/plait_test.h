@@ -46,15 +46,22 @@ class PlaitTest : public testing::Test
     const std::string &directory() const { return dir_.path; }
 
     /* plait ARGS..., under mpiexec on `ranks` ranks; 0: without mpiexec. Runs in the directory. */
-    Command plait(const Words &args, int ranks = 0) const;
+    Command plait(const Words &args, int ranks = 0) const { return plait(args, launcher(ranks)); }
+    /* ... behind the words that start it on its ranks. */
+    Command plait(const Words &args, const Words &launcher) const;
     Outcome run(const Words &args, int ranks = 0, double limit = 60) const
     {
         return plait(args, ranks).limit(limit).run();
     }
     /* plait train CONFIG OVERRIDES logging.metrics_file=..., which must end with 0 and leave nothing. */
-    Trained train(const std::string &config, const Words &overrides, int ranks = 0, double limit = 60) const;
+    Trained train(const std::string &config, const Words &overrides, int ranks = 0, double limit = 60) const
+    {
+        return train(config, overrides, launcher(ranks), limit);
+    }
+    Trained train(const std::string &config, const Words &overrides, const Words &launcher, double limit = 60) const;
 
   private:
+    static Words launcher(int ranks);
     Directory dir_;
 };
 
