@@ -83,6 +83,7 @@ static plait_status show(const options *o)
     PLAIT_TRY(plait_config_load(&cfg, o->path, o->overrides, o->num_overrides));
     if (world == 0)
         PLAIT_TRY_TO(done, st, plait_config_natural_world(&cfg, &world));
+    PLAIT_TRY_TO(done, st, plait_config_check_files(&cfg));
     PLAIT_TRY_TO(done, st, plait_config_resolve(&cfg, world));
     plait_config_print_idle(&cfg, stderr);
     plait_config_print(&cfg, stdout, o->json);

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -149,4 +150,55 @@ TEST(ConfigPrint, DumpReadsBack)
     ASSERT_EQ(b.status, PLAIT_OK) << b.error;
     ASSERT_EQ(b.resolve(2), PLAIT_OK) << b.error;
     EXPECT_EQ(a.dump(), b.dump());
+}
+
+/* ---- outputs that are inputs ---- */
+
+namespace
+{
+/* The sentences of plait_config_check_files; "" if there are none. */
+std::string clashes(const std::string &text, const std::vector<std::string> &overrides = {})
+{
+    TempYaml file(text);
+    std::vector<const char *> o;
+    for (const auto &s : overrides)
+        o.push_back(s.c_str());
+    plait_config cfg;
+    EXPECT_EQ(plait_config_load(&cfg, file.path.c_str(), o.data(), static_cast<int>(o.size())), PLAIT_OK)
+        << plait_error_text();
+    plait_status st = plait_config_check_files(&cfg);
+    EXPECT_TRUE(st == PLAIT_OK || st == PLAIT_USAGE) << st;
+    plait_config_deinit(&cfg);
+    return st == PLAIT_OK ? "" : with_all(plait_error_text(), file.dir(), "D");
+}
+} // namespace
+
+TEST(ConfigOutputs, AreNoInputsAndNotOneAnother)
+{
+    const std::string data = "data:\n  data_path: a\n", load = "checkpoint:\n  load_weights: a\n",
+                      save = "checkpoint:\n  save_weights: a\n", metrics = "logging:\n  metrics_file: ./a\n";
+    EXPECT_EQ(clashes(data + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as data.data_path "
+                                       "(D/t.yaml:2): D/./a");
+    EXPECT_EQ(clashes(load + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as "
+                                       "checkpoint.load_weights (D/t.yaml:2): D/./a");
+    EXPECT_EQ(clashes(data + save),
+              "D/t.yaml:4:3: checkpoint.save_weights is the same file as data.data_path (D/t.yaml:2): D/a");
+    EXPECT_EQ(clashes(save + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as "
+                                       "checkpoint.save_weights (D/t.yaml:2): D/./a");
+    EXPECT_EQ(clashes("logging:\n  metrics_file: t.yaml\n"),
+              "D/t.yaml:2:3: logging.metrics_file is the configuration file itself: D/t.yaml");
+    EXPECT_EQ(clashes("checkpoint:\n  save_weights: t.yaml\n"),
+              "D/t.yaml:2:3: checkpoint.save_weights is the configuration file itself: D/t.yaml");
+    EXPECT_EQ(clashes("model:\n", {"logging.metrics_file=/no/such", "data.data_path=/no/such"}), "")
+        << "in a directory that is not there nothing is written";
+    EXPECT_EQ(clashes(data, {"logging.metrics_file=/tmp/x", "checkpoint.save_weights=/tmp//x"}),
+              "override: logging.metrics_file is the same file as checkpoint.save_weights (override): /tmp/x");
+    /* all of them at once */
+    std::string all = clashes(data + save + metrics);
+    EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2) << all;
+
+    EXPECT_EQ(clashes("data:\n  data_path: a\ncheckpoint:\n  save_weights: b\n  load_weights: c\nlogging:\n  "
+                      "metrics_file: d\n"),
+              "");
+    EXPECT_EQ(clashes("checkpoint:\n  save_weights: a\n  load_weights: ./a\n"), "") << "goes on in place";
 }
