@@ -153,7 +153,8 @@ PLAIT_MUST_USE plait_status plait_config_natural_world(const plait_config *cfg, 
 void plait_config_deinit(plait_config *cfg);
 
 /* Prints every key with its value and origin ("file.yaml:12", "override", "default", "derived"), as aligned text or as
- * one JSON object {"dotted.key": {"value", "origin", "file", "line"}}. */
+ * one JSON object {"dotted.key": {"value", "origin", "file", "line"}}, in which bytes of a path that are not UTF-8 are
+ * U+FFFD each. */
 void plait_config_print(const plait_config *cfg, FILE *out, bool json);
 /* The reference page docs/configuration.md, from the table. */
 void plait_config_print_reference(FILE *out);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <sys/stat.h>
 
 namespace
 {
@@ -122,6 +123,36 @@ TEST(ConfigPrint, JsonHasTypesAndOrigins)
     EXPECT_TRUE(json_is_false(get("data.mock_data", "value")));
     EXPECT_TRUE(json_is_null(get("checkpoint.save", "value")));
     EXPECT_EQ(json_integer_value(get("device.workspace", "value")), 32 << 20);
+    json_decref(all);
+}
+
+/* Paths are bytes: what is not UTF-8 becomes U+FFFD, in the file's name, in its directory and in a value. */
+TEST(ConfigPrint, JsonIsValidWhateverThePathsAre)
+{
+    TempYaml at("train:\n  seed: 7\ndata:\n  data_path: a\n");
+    const std::string dir = at.dir() + "/caf\xe9", file = dir + "/t\xff.yaml";
+    ASSERT_EQ(mkdir(dir.c_str(), 0700), 0);
+    ASSERT_EQ(rename(at.path.c_str(), file.c_str()), 0);
+    const char *override = "logging.metrics_file=/tmp/\xc3\xa9 \xc3.jsonl";
+    plait_config cfg;
+    ASSERT_EQ(plait_config_load(&cfg, file.c_str(), &override, 1), PLAIT_OK) << plait_error_text();
+    EXPECT_EQ(cfg.data.path, dir + "/a");
+    std::string text = printed([&](FILE *f) { plait_config_print(&cfg, f, true); });
+    plait_config_deinit(&cfg);
+    ASSERT_EQ(rename(file.c_str(), at.path.c_str()), 0);
+    ASSERT_EQ(rmdir(dir.c_str()), 0);
+
+    json_error_t err;
+    json_t *all = json_loads(text.c_str(), JSON_REJECT_DUPLICATES, &err);
+    ASSERT_NE(all, nullptr) << err.text;
+    auto get = [&](const char *key, const char *field) {
+        const char *s = json_string_value(json_object_get(json_object_get(all, key), field));
+        return std::string(s ? s : "(none)");
+    };
+    const std::string instead = "\xef\xbf\xbd", shown = at.dir() + "/caf" + instead;
+    EXPECT_EQ(get("train.seed", "file"), shown + "/t" + instead + ".yaml");
+    EXPECT_EQ(get("data.data_path", "value"), shown + "/a");
+    EXPECT_EQ(get("logging.metrics_file", "value"), "/tmp/\xc3\xa9 " + instead + ".jsonl");
     json_decref(all);
 }
 
