@@ -252,13 +252,36 @@ TEST_F(CliFailures, ADiskThatFillsUnderWayEndsTheRun)
 
 TEST_F(CliFailures, OutputThatNobodyCanReadIsAFailure)
 {
-    for (const Words &args : {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"},
-                              Words{"version"}, Words{"help"}, Words{"train", kTiny, "train.train_iters=1"}}) {
+    const std::string weights = path("w.safetensors");
+    train(kTiny, {"train.train_iters=1", "checkpoint.save_weights=" + weights});
+    for (const Words &args :
+         {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"}, Words{"version"},
+          Words{"help"}, Words{"train", "--help"}, Words{"train", kTiny, "train.train_iters=1"},
+          Words{"generate", weights, kTiny, "--prompt", "x", "--bytes", "1"}}) {
         Command c = plait(args);
         Outcome o = c.output("/dev/full").run();
         expect_end(o, 5, {"file: standard output: "}, text_of(args));
         EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
+
+        /* without one: no socket or file of the program may take its place */
+        Words closed = {"sh", "-c", "exec \"$0\" \"$@\" >&-", plait_binary()};
+        o = Command(closed + args).in(directory()).run();
+        expect_end(o, 5, {"file: standard output: "}, text_of(args) + " >&-");
+        EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
     }
+}
+
+/* A file or socket that the program opens must not get the number of a stream that it was started without. */
+TEST_F(CliFailures, ClosedStreamsAreNotReused)
+{
+    Words closed = {"sh", "-c", "exec \"$0\" \"$@\" <&- >&- 2>&-", plait_binary()};
+    Outcome o = Command(closed + Words{"train", kTiny, "train.train_iters=1", "logging.metrics_file=m.jsonl",
+                                       "checkpoint.save_weights=w.safetensors"})
+                    .in(directory())
+                    .run();
+    EXPECT_EQ(o.code, 5) << o;
+    EXPECT_EQ(read("m.jsonl"), "") << "said before the first step";
+    EXPECT_FALSE(exists("w.safetensors"));
 }
 
 TEST_F(CliFailures, DataThatCannotBeUsedIsNamed)
