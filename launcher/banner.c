@@ -38,9 +38,10 @@ static void print_grid(const plait_topology *topo, const char *order, FILE *out)
             fputc('\n', out);
         }
     }
-    if (drawn < topo->dp)
-        fprintf(out, "  %s%d %sdata ranks of %d ranks each\n", drawn ? "and " : "", topo->dp - drawn,
-                drawn ? "more " : "", replica);
+    if (drawn > 0 && drawn < topo->dp)
+        fprintf(out, "  and %d more, up to data %d\n", topo->dp - drawn, topo->dp - 1);
+    else if (drawn == 0)
+        fprintf(out, "  not drawn: data 0 to %d, %d ranks each\n", topo->dp - 1, replica);
 }
 
 /* Each group of a kind once: by the rank that comes first in it. */

@@ -62,7 +62,7 @@ TEST(Banner, CountsWhatItDoesNotList)
 {
     const std::string s = places(2, 2, 40); /* 160 ranks */
     EXPECT_EQ(count(s, "    p0"), 16) << s;
-    EXPECT_EQ(line(s, "  and "), "  and 24 more data ranks of 4 ranks each") << s;
+    EXPECT_EQ(line(s, "  and "), "  and 24 more, up to data 39") << s;
     EXPECT_EQ(count(line(s, "  tensor "), "["), 64) << s;
     EXPECT_NE(line(s, "  tensor ").find("[126 127] and 16 more"), std::string::npos) << s;
     EXPECT_EQ(count(line(s, "  data  "), "["), 4) << s;
@@ -73,6 +73,6 @@ TEST(Banner, SaysWhenNotEvenOneReplicaIsDrawn)
 {
     const std::string s = places(96, 1, 2);
     EXPECT_EQ(count(s, "    p0"), 0) << s;
-    EXPECT_EQ(line(s, "  2 data"), "  2 data ranks of 96 ranks each") << s;
+    EXPECT_EQ(line(s, "  not drawn"), "  not drawn: data 0 to 1, 96 ranks each") << s;
     EXPECT_NE(line(s, "  data  ").find(" and 32 more"), std::string::npos) << s;
 }
