@@ -280,6 +280,17 @@ static plait_status apply_file(loader *l, const char *path)
     return PLAIT_OK;
 }
 
+/* The value of an override as YAML. Only a path is text as it stands, unless it begins as a quoted text, a list or a
+ * mapping does: YAML would end it at " #", refuse "@" or "*" and fold blanks, none of which one expects behind key=. */
+static bool parse_override(plait_yaml *doc, int row, const char *value)
+{
+    int count;
+    bool is_path = row >= 0 && plait_config_keys(&count)[row].type == PLAIT_KEY_PATH;
+    if (is_path && value[0] != '\0' && !strchr("\"'[{", value[0]))
+        return plait_yaml_scalar(doc, value);
+    return plait_yaml_parse(doc, value, strlen(value));
+}
+
 static void apply_override(loader *l, const char *text)
 {
     l->override = text;
@@ -298,7 +309,7 @@ static void apply_override(loader *l, const char *text)
         return;
     }
     plait_yaml doc;
-    if (!plait_yaml_parse(&doc, eq + 1, strlen(eq + 1)))
+    if (!parse_override(&doc, row, eq + 1))
         complain(l, 0, 0, "%s: %s", path, doc.message);
     else if (doc.root < 0)
         complain(l, 0, 0, "%s: has no value", path);

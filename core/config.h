@@ -139,6 +139,10 @@ PLAIT_MUST_USE plait_status plait_config_load(plait_config *cfg, const char *pat
  * layers and pipeline_layout, batch = micro x accumulation x dp, world = tp pp dp ("4 ranks were started"),
  * sequence_parallel and seq_length, ... May be called again, also with another number. */
 PLAIT_MUST_USE plait_status plait_config_resolve(plait_config *cfg, int world_size);
+/* Whether a run would write over what it reads: an output that is the text, the configuration file, weights to load
+ * (but save_weights may be load_weights), or another output, under whatever name. Looks at the file system, changes
+ * nothing. PLAIT_USAGE lists all pairs. */
+PLAIT_MUST_USE plait_status plait_config_check_files(const plait_config *cfg);
 /* A line for each key that the file gives and that does nothing in this configuration; nothing if there are none. (In
  * an override such a key is an error.) After plait_config_resolve. */
 void plait_config_print_idle(const plait_config *cfg, FILE *out);
@@ -149,7 +153,8 @@ PLAIT_MUST_USE plait_status plait_config_natural_world(const plait_config *cfg, 
 void plait_config_deinit(plait_config *cfg);
 
 /* Prints every key with its value and origin ("file.yaml:12", "override", "default", "derived"), as aligned text or as
- * one JSON object {"dotted.key": {"value", "origin", "file", "line"}}. */
+ * one JSON object {"dotted.key": {"value", "origin", "file", "line"}}, in which bytes of a path that are not UTF-8 are
+ * U+FFFD each. */
 void plait_config_print(const plait_config *cfg, FILE *out, bool json);
 /* The reference page docs/configuration.md, from the table. */
 void plait_config_print_reference(FILE *out);

@@ -113,6 +113,8 @@ typedef struct plait_yaml {
 /* Parses one document into `doc` (to be freed also after a failure). False: line, column and message say why. Memory,
  * nodes and depth are bounded; an alias may stand for a scalar only, so nothing can expand. */
 bool plait_yaml_parse(plait_yaml *doc, const char *text, size_t len);
+/* A document of one plain scalar whose text is taken as it is. To be freed, as above. */
+bool plait_yaml_scalar(plait_yaml *doc, const char *text);
 void plait_yaml_free(plait_yaml *doc);
 /* A plain scalar that stands for nothing: "null", "~". */
 bool plait_yaml_is_null(const plait_yaml_node *n);

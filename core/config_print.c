@@ -1,6 +1,7 @@
 #include "core/config.h"
 
 #include "core/config_impl.h"
+#include "core/json_out.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -62,6 +63,22 @@ static void print_line(void *self, int row, const plait_key *k, const char *text
     fprintf(p->out, "%-50s %-20s %s\n", k->path, text, origin);
 }
 
+/* A text as JSON: a path may have bytes that are not UTF-8, of which jansson would make nothing. */
+static json_t *json_text(const char *s)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    if (!f)
+        abort();
+    plait_json_string(f, s);
+    if (fclose(f) != 0)
+        abort();
+    json_t *value = json_loadb(text, len, JSON_DECODE_ANY, NULL);
+    free(text);
+    return value;
+}
+
 /* The value with its JSON type. */
 static json_t *json_value(const plait_config *cfg, const plait_key *k, const char *text)
 {
@@ -93,7 +110,7 @@ static json_t *json_value(const plait_config *cfg, const plait_key *k, const cha
         return list;
     }
     default:
-        return json_string(text);
+        return json_text(text);
     }
 }
 
@@ -104,10 +121,9 @@ static void add_json(void *self, int row, const plait_key *k, const char *text)
     static const char *const kinds[] = {"default", "derived", "file", "override"};
     bool in_file = o->kind == PLAIT_ORIGIN_FILE;
     json_t *entry = json_object();
-    json_t *value = json_value(p->cfg, k, text);
-    json_object_set_new(entry, "value", value ? value : json_string("(not UTF-8)"));
+    json_object_set_new(entry, "value", json_value(p->cfg, k, text));
     json_object_set_new(entry, "origin", json_string(kinds[o->kind]));
-    json_object_set_new(entry, "file", in_file ? json_string(p->cfg->file) : json_null());
+    json_object_set_new(entry, "file", in_file ? json_text(p->cfg->file) : json_null());
     json_object_set_new(entry, "line", in_file ? json_integer(o->line) : json_null());
     json_object_set_new(p->json, k->path, entry);
 }
@@ -168,6 +184,9 @@ static const char intro[] =
     "it, since\n"
     "  a file may serve several runs.\n"
     "- A relative path in the file is relative to the file, in an override to the working directory.\n"
+    "- The value of an override is YAML too, but a path is taken as it stands (`data.data_path=/tmp/a #1.txt`) unless "
+    "it\n"
+    "  begins with a quote or a bracket: `'data.data_path=\"null\"'` is a file of that name.\n"
     "- An anchor may be repeated by reference (`&n 4`, `*n`) when it stands for a single value. Files are UTF-8, at "
     "most\n"
     "  1 MiB, nested at most 16 deep, one document.\n"

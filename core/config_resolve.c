@@ -316,6 +316,32 @@ static void check_numbers(checker *c)
               (ll)cfg->train.eval_interval);
 }
 
+/* Counts of elements and bytes are 64-bit numbers all over the program: no tensor and no sum of them comes near their
+ * end. Far above any machine, so these estimates need neither biases nor care. */
+static void check_size(checker *c)
+{
+    const double most_parameters = 0x1p56, most_elements = 0x1p58;
+    const plait_config *cfg = c->cfg;
+    double h = (double)cfg->model.hidden_size, ffn = (double)cfg->model.ffn_hidden_size;
+    double head = (double)cfg->model.kv_channels, heads = (double)cfg->model.num_attention_heads;
+    double qkv = head * (heads + 2 * (double)cfg->model.num_query_groups), vocab = (double)cfg->model.padded_vocab_size;
+    double seq = (double)cfg->model.seq_length, samples = (double)cfg->batch.micro_batch_size;
+    double parameters = (double)cfg->model.num_layers * h * (qkv + head * heads + 3 * ffn) +
+                        h * (2 * vocab + (double)cfg->model.max_position_embeddings);
+    if (parameters > most_parameters)
+        clash(c, "model.num_layers",
+              "%lld of model.hidden_size %lld: about %.2g parameters, more than the %.2g that are counted",
+              (ll)cfg->model.num_layers, (ll)cfg->model.hidden_size, parameters, most_parameters);
+    double widest = vocab > 3 * ffn ? vocab : 3 * ffn;
+    widest = qkv > widest ? qkv : widest;
+    widest = heads * seq > widest ? heads * seq : widest; /* attention's probabilities */
+    if (samples * seq * widest > most_elements)
+        clash(c, "model.seq_length",
+              "%lld with batch.micro_batch_size %lld: a tensor of about %.2g elements, more than the %.2g that are "
+              "counted",
+              (ll)cfg->model.seq_length, (ll)cfg->batch.micro_batch_size, samples * seq * widest, most_elements);
+}
+
 /* ---- ranks and batch ---- */
 
 /* Settles dp; 0 if the ranks do not fit. */
@@ -352,6 +378,14 @@ static void settle_batch(checker *c, int64_t dp, int world)
         snprintf(ranks, sizeof ranks, " (data %lld = %d %s / (tensor %lld * pipeline %lld))", d, world,
                  world == 1 ? "rank" : "ranks", (ll)cfg->parallelism.tp, (ll)cfg->parallelism.pp);
 
+    enum { LARGEST = 1 << 30 }; /* as the key table has it */
+    if (d > LARGEST / (micro * accum)) {
+        clash(
+            c, "batch.global_batch_size",
+            "is micro_batch_size %lld * gradient_accumulation_steps %lld * data ranks %lld, above the largest value %d",
+            micro, accum, d, LARGEST);
+        return;
+    }
     if (!global_given) {
         global = micro * accum * d;
     } else if (micro_given && accum_given) {
@@ -428,6 +462,7 @@ plait_status plait_config_resolve(plait_config *cfg, int world_size)
     int64_t div = cfg->model.make_vocab_size_divisible_by, tp = cfg->parallelism.tp;
     cfg->model.padded_vocab_size = round_up(cfg->model.vocab_size, div / gcd(div, tp) * tp);
     cfg->origins[row_of("model.padded_vocab_size")].kind = PLAIT_ORIGIN_DERIVED;
+    check_size(c);
 
     plait_status st = plait_errors_status(&c->errors);
     free(c);

@@ -156,6 +156,11 @@ static int build_scalar(builder *b, const yaml_event_t *ev)
         fail_at(b->doc, n->line, n->column, "tags such as %.40s are not used here", (const char *)ev->data.scalar.tag);
         return -1;
     }
+    /* An escape in quotes can make one; as a C string the value would be cut there. */
+    if (memchr(ev->data.scalar.value, '\0', ev->data.scalar.length)) {
+        fail_at(b->doc, n->line, n->column, "a NUL character (\\0) stands in the value");
+        return -1;
+    }
     n->plain = ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     n->text = strdup((const char *)ev->data.scalar.value);
     if (!n->text) {
@@ -298,6 +303,24 @@ bool plait_yaml_parse(plait_yaml *doc, const char *text, size_t len)
         free(b.anchors[i].name);
     yaml_parser_delete(&b.parser);
     return ok;
+}
+
+bool plait_yaml_scalar(plait_yaml *doc, const char *text)
+{
+    memset(doc, 0, sizeof *doc);
+    doc->root = -1;
+    builder b = {.doc = doc};
+    int node = add_node(&b, PLAIT_YAML_SCALAR, (yaml_mark_t){0});
+    if (node < 0)
+        return false;
+    plait_yaml_node *n = &doc->nodes[node];
+    n->plain = true;
+    n->text = strdup(text);
+    if (!n->text)
+        return fail_at(doc, 1, 1, "out of memory");
+    n->owns_text = true;
+    doc->root = node;
+    return true;
 }
 
 void plait_yaml_free(plait_yaml *doc)

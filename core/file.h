@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,13 +20,29 @@ PLAIT_MUST_USE plait_status plait_file_open(const char *path, int *fd, int64_t *
 /* Reads exactly `bytes` bytes at `offset`; a file that ends earlier is an error. `path` is only named in messages. */
 PLAIT_MUST_USE plait_status plait_file_read(int fd, const char *path, int64_t offset, void *out, size_t bytes);
 
-/* Can a file be created beside `path` and then be renamed to it? Leaves nothing behind and does not touch `path`. For
- * a refusal before the first step instead of after the last. */
-PLAIT_MUST_USE plait_status plait_file_check_writable(const char *path);
+/* Whether two paths are one file, by links and spelling too; also where neither is there yet, but would be created. */
+bool plait_file_same(const char *a, const char *b);
 
-/* Makes `temporary` durable and lets it take the place of `path` in one step: fsync of the file, rename, fsync of the
- * directory. A crash leaves the old file or the whole new one. `fd` is `temporary` and stays open. */
-PLAIT_MUST_USE plait_status plait_file_publish(int fd, const char *temporary, const char *path);
+/* A file that is going to take the place of another: written apart, then renamed, so that whoever looks finds the old
+ * one or the whole new one. Where the file system can, it has no name until then and vanishes with the process,
+ * however that ends; else it is called as its path with a dot and six letters that no other run has. */
+typedef struct plait_file_temporary {
+    char *path; /* whose place it takes */
+    char *name; /* NULL: none yet */
+    int fd;     /* for reading and writing */
+} plait_file_temporary;
+
+/* An empty file, with the permissions that the umask leaves. */
+PLAIT_MUST_USE plait_status plait_file_temporary_create(const char *path, plait_file_temporary *out);
+/* Makes it durable under its path: fsync of the file, rename, fsync of the directory. Ends it either way; a failure up
+ * to the renaming leaves the older file and nothing else. */
+PLAIT_MUST_USE plait_status plait_file_temporary_publish(plait_file_temporary *t);
+/* Removes it; `path` is as before. One that has ended is fine. */
+void plait_file_temporary_discard(plait_file_temporary *t);
+
+/* Could a temporary of `path` be made, named and take its place? Leaves nothing behind and does not touch `path`. For a
+ * refusal before the first step instead of after the last. */
+PLAIT_MUST_USE plait_status plait_file_check_writable(const char *path);
 
 PLAIT_END_DECLS
 #endif

@@ -87,9 +87,9 @@ typedef struct plait_st_spec {
 
 typedef struct plait_st_writer plait_st_writer;
 
-/* Creates `path`.tmp in its final size and maps it: the elements are then written in any order, and the disk cannot be
- * full any more. metadata: num_metadata pairs (key, value), beside {"format": "pt"}, which loaders ask for. Larger
- * types come first, then by name, so every tensor is aligned to its type. */
+/* Creates a temporary of `path` (core/file.h) in its final size and maps it: the elements are then written in any
+ * order, and the disk cannot be full any more. metadata: num_metadata pairs (key, value), beside {"format": "pt"},
+ * which loaders ask for. Larger types come first, then by name, so every tensor is aligned to its type. */
 PLAIT_MUST_USE plait_status plait_st_writer_create(const char *path, const plait_st_spec *specs, int64_t count,
                                                    const char *const *metadata, int64_t num_metadata,
                                                    plait_st_writer **out);

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 struct plait_st_writer {
-    char *path, *temporary;
-    int fd;
+    char *path;
+    plait_file_temporary file;
     unsigned char *map;
     int64_t bytes;   /* of the file */
     int64_t *offset; /* of each spec, from the start of the file */
@@ -99,7 +99,7 @@ static plait_status print_header(plait_st_writer *w, FILE *out, const plait_st_s
 static plait_status check_space(const plait_st_writer *w)
 {
     struct statvfs disk;
-    if (fstatvfs(w->fd, &disk) != 0 || disk.f_blocks == 0) /* unknown to this file system */
+    if (fstatvfs(w->file.fd, &disk) != 0 || disk.f_blocks == 0) /* unknown to this file system */
         return PLAIT_OK;
     if ((uint64_t)w->bytes / disk.f_frsize > disk.f_bavail)
         PLAIT_FAIL(IO, "write %s: %lld bytes needed, %llu free", w->path, (long long)w->bytes,
@@ -115,19 +115,17 @@ static plait_status create_file(plait_st_writer *w)
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && (rlim_t)w->bytes > limit.rlim_cur)
         PLAIT_FAIL(IO, "write %s: %lld bytes are above the process's file size limit of %llu", w->path,
                    (long long)w->bytes, (unsigned long long)limit.rlim_cur);
-    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (w->fd < 0)
-        PLAIT_FAIL(IO, "create %s: %s", w->temporary, strerror(errno));
+    PLAIT_TRY(plait_file_temporary_create(w->path, &w->file));
     PLAIT_TRY(check_space(w));
     int error;
     do
-        error = posix_fallocate(w->fd, 0, w->bytes);
+        error = posix_fallocate(w->file.fd, 0, w->bytes);
     while (error == EINTR);
     if (error != 0)
-        PLAIT_FAIL(IO, "reserve %lld bytes for %s: %s", (long long)w->bytes, w->temporary, strerror(error));
-    void *map = mmap(NULL, (size_t)w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
+        PLAIT_FAIL(IO, "reserve %lld bytes for %s: %s", (long long)w->bytes, w->path, strerror(error));
+    void *map = mmap(NULL, (size_t)w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w->file.fd, 0);
     if (map == MAP_FAILED)
-        PLAIT_FAIL(IO, "map %lld bytes of %s: %s", (long long)w->bytes, w->temporary, strerror(errno));
+        PLAIT_FAIL(IO, "map %lld bytes of %s: %s", (long long)w->bytes, w->path, strerror(errno));
     w->map = map;
     return PLAIT_OK;
 }
@@ -171,15 +169,12 @@ done:
     return st;
 }
 
-/* Lets go of everything but the names. */
 static void destroy(plait_st_writer *w)
 {
     if (w->map != NULL)
         munmap(w->map, (size_t)w->bytes);
-    if (w->fd >= 0)
-        close(w->fd);
+    plait_file_temporary_discard(&w->file);
     free(w->offset);
-    free(w->temporary);
     free(w->path);
     free(w);
 }
@@ -190,15 +185,13 @@ plait_status plait_st_writer_create(const char *path, const plait_st_spec *specs
     plait_st_writer *w = calloc(1, sizeof *w);
     if (w == NULL)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory to write %s", path);
-    w->fd = -1;
+    w->file.fd = -1;
     w->path = strdup(path);
-    w->temporary = malloc(strlen(path) + sizeof ".tmp");
     w->offset = calloc((size_t)count + 1, sizeof *w->offset);
-    if (w->path == NULL || w->temporary == NULL || w->offset == NULL) {
+    if (w->path == NULL || w->offset == NULL) {
         destroy(w);
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory to write %lld tensors to %s", (long long)count, path);
     }
-    stpcpy(stpcpy(w->temporary, path), ".tmp");
     plait_status st = create_into(w, specs, count, metadata, num_metadata);
     if (st != PLAIT_OK) {
         plait_st_writer_abort(w);
@@ -217,8 +210,8 @@ plait_status plait_st_writer_commit(plait_st_writer *w)
 {
     plait_status st = PLAIT_OK;
     if (msync(w->map, (size_t)w->bytes, MS_SYNC) != 0)
-        PLAIT_FAIL_TO(failed, st, IO, "flush %s: %s", w->temporary, strerror(errno));
-    PLAIT_TRY_TO(failed, st, plait_file_publish(w->fd, w->temporary, w->path));
+        PLAIT_FAIL_TO(failed, st, IO, "flush what becomes %s: %s", w->path, strerror(errno));
+    PLAIT_TRY_TO(failed, st, plait_file_temporary_publish(&w->file));
     destroy(w);
     return PLAIT_OK;
 failed:
@@ -228,9 +221,6 @@ failed:
 
 void plait_st_writer_abort(plait_st_writer *w)
 {
-    if (w == NULL)
-        return;
-    if (w->fd >= 0)
-        unlink(w->temporary);
-    destroy(w);
+    if (w != NULL)
+        destroy(w);
 }

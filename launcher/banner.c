@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64 }; /* ranks and groups beyond so many are counted, not listed */
+enum { MAX_ROWS = 64 }; /* ranks, and groups of a kind, beyond so many are counted, not listed */
 
 const char *plait_grouped(int64_t n)
 {
@@ -20,13 +20,13 @@ const char *plait_grouped(int64_t n)
     return out;
 }
 
-static void print_grid(const plait_topology *topo, const plait_config *cfg, FILE *out)
+static void print_grid(const plait_topology *topo, const char *order, FILE *out)
 {
+    const int replica = topo->tp * topo->pp;
     fprintf(out, "ranks: %d = tensor %d x pipeline %d x data %d, order %s\n", topo->world, topo->tp, topo->pp, topo->dp,
-            cfg->parallelism.order);
-    if (topo->world > MAX_ROWS)
-        return;
-    for (int d = 0; d < topo->dp; d++) {
+            order);
+    const int drawn = topo->dp * replica <= MAX_ROWS ? topo->dp : MAX_ROWS / replica;
+    for (int d = 0; d < drawn; d++) {
         fprintf(out, "  data %-3d", d);
         for (int t = 0; t < topo->tp; t++)
             fprintf(out, " t%-4d", t);
@@ -38,6 +38,10 @@ static void print_grid(const plait_topology *topo, const plait_config *cfg, FILE
             fputc('\n', out);
         }
     }
+    if (drawn > 0 && drawn < topo->dp)
+        fprintf(out, "  and %d more, up to data %d\n", topo->dp - drawn, topo->dp - 1);
+    else if (drawn == 0)
+        fprintf(out, "  not drawn: data 0 to %d, %d ranks each\n", topo->dp - 1, replica);
 }
 
 /* Which ranks share a node's memory, as MPI says: a host file may mean something else than its author. */
@@ -47,17 +51,18 @@ static void print_nodes(const plait_world *world, FILE *out)
     if (world->nodes == 1)
         return;
     fprintf(out, "  %-10s", "node");
-    for (int rank = 0; rank < world->size; rank++) {
+    for (int rank = 0; rank < world->size && printed < MAX_ROWS; rank++) {
         if (world->node_of[rank] != rank)
             continue;
-        if (printed++ >= MAX_ROWS)
-            break;
+        printed++;
         fprintf(out, " [%d", rank);
         for (int other = rank + 1; other < world->size; other++)
             if (world->node_of[other] == rank)
                 fprintf(out, " %d", other);
         fputc(']', out);
     }
+    if (printed < world->nodes)
+        fprintf(out, " and %d more", world->nodes - printed);
     fputc('\n', out);
 }
 
@@ -66,24 +71,34 @@ static void print_groups(const plait_topology *topo, FILE *out)
 {
     int ranks[topo->world];
     for (int kind = 0; kind < PLAIT_GROUPS; kind++) {
-        int printed = 0;
+        int printed = 0, more = 0;
         for (int rank = 0; rank < topo->world; rank++) {
             plait_topology there = plait_topology_at(topo, rank);
             int n = plait_topology_group(&there, (plait_group)kind, ranks);
             if (n == 1 || ranks[0] != rank)
                 continue;
-            if (printed++ >= MAX_ROWS)
-                break;
-            if (printed == 1)
+            if (printed == MAX_ROWS) {
+                more++;
+                continue;
+            }
+            if (printed++ == 0)
                 fprintf(out, "  %-10s", plait_group_name((plait_group)kind));
             fputs(" [", out);
             for (int i = 0; i < n; i++)
                 fprintf(out, "%s%d", i ? " " : "", ranks[i]);
             fputc(']', out);
         }
+        if (more)
+            fprintf(out, " and %d more", more);
         if (printed)
             fputc('\n', out);
     }
+}
+
+void plait_banner_print_places(const plait_topology *topo, const char *order, FILE *out)
+{
+    print_grid(topo, order, out);
+    print_groups(topo, out);
 }
 
 static plait_status print_schedule(const plait_engine *e, FILE *out)
@@ -134,16 +149,15 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
                      .counted = plait_param_list_counted(plait_engine_params(e)),
                      .resident_before = resident_before};
     int64_t counted = 0;
-    size_t most_before = 0;
+    size_t most_before = 0, most_total = 0;
 
     for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++) {
         mine.planned[kind] = plait_engine_ledger(e)->planned[PLAIT_TIER_DEVICE][kind];
         mine.total += mine.planned[kind];
     }
     if (prints) {
-        print_grid(topo, cfg, out);
+        plait_banner_print_places(topo, cfg->parallelism.order, out);
         print_nodes(on, out);
-        print_groups(topo, out);
         PLAIT_TRY(print_schedule(e, out));
         fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
                 plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads,
@@ -161,8 +175,13 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         most_before = row.resident_before > most_before ? row.resident_before : most_before;
         if (prints && rank < MAX_ROWS)
             print_row(out, &there, &row);
+        else
+            most_total = row.total > most_total ? row.total : most_total;
     }
     if (prints) {
+        if (topo->world > MAX_ROWS)
+            fprintf(out, "  and %d more ranks, each at most %s\n", topo->world - MAX_ROWS,
+                    plait_grouped((int64_t)most_total));
         fprintf(out, "  beside these the program, MPI and other libraries: at most %s a rank\n",
                 plait_grouped((int64_t)most_before));
         fprintf(out, "parameters of the model: %s\n", plait_grouped(counted));

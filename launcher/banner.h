@@ -14,6 +14,9 @@ PLAIT_BEGIN_DECLS
 PLAIT_MUST_USE plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t resident_before,
                                                FILE *out);
 
+/* The grid and the groups alone. Of more than 64 ranks, or groups of a kind, the rest is counted. */
+void plait_banner_print_places(const plait_topology *topo, const char *order, FILE *out);
+
 /* "1,234,567" into a static ring of four. */
 const char *plait_grouped(int64_t n);
 

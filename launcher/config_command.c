@@ -6,6 +6,7 @@
 
 #include "launcher/banner.h"
 #include "launcher/commands.h"
+#include "launcher/usage.h"
 #include "models/registry.h"
 
 typedef struct options {
@@ -21,19 +22,17 @@ static plait_status parse(int argc, char **argv, options *o)
     if (!o->overrides)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
     for (int i = 1; i < argc; i++) {
-        char *end;
         if (strcmp(argv[i], "--json") == 0) {
             o->json = true;
         } else if (strcmp(argv[i], "--reference") == 0) {
             o->reference = true;
         } else if (strcmp(argv[i], "--ranks") == 0) {
-            long ranks = i + 1 < argc ? strtol(argv[i + 1], &end, 10) : 0;
-            if (ranks < 1 || ranks > 1 << 24 || *end)
-                PLAIT_FAIL(USAGE, "--ranks takes a number of ranks from 1, not '%s'", i + 1 < argc ? argv[i + 1] : "");
+            int64_t ranks;
+            PLAIT_TRY(plait_option_whole("--ranks", i + 1 < argc ? argv[i + 1] : NULL, 1, 1 << 24, &ranks));
             o->ranks = (int)ranks;
             i++;
         } else if (argv[i][0] == '-') {
-            PLAIT_FAIL(USAGE, "plait config: unknown option %s", argv[i]);
+            PLAIT_FAIL(USAGE, "plait config: unknown option %s\n%s", argv[i], plait_usage_config);
         } else if (!o->path) {
             o->path = argv[i];
         } else {
@@ -41,7 +40,7 @@ static plait_status parse(int argc, char **argv, options *o)
         }
     }
     if (!o->path && !o->reference)
-        PLAIT_FAIL(USAGE, "usage: plait config CONFIG [key=value ...] [--ranks N] [--json]");
+        PLAIT_FAIL(USAGE, "%s", plait_usage_config);
     return PLAIT_OK;
 }
 
@@ -84,6 +83,7 @@ static plait_status show(const options *o)
     if (world == 0)
         PLAIT_TRY_TO(done, st, plait_config_natural_world(&cfg, &world));
     PLAIT_TRY_TO(done, st, plait_config_resolve(&cfg, world));
+    PLAIT_TRY_TO(done, st, plait_config_check_files(&cfg));
     plait_config_print_idle(&cfg, stderr);
     plait_config_print(&cfg, stdout, o->json);
     if (!o->json)

@@ -9,6 +9,7 @@
 #include "core/text_data.h"
 #include "launcher/commands.h"
 #include "launcher/run_config.h"
+#include "launcher/usage.h"
 #include "models/registry.h"
 #include "parallel/weights.h"
 
@@ -19,18 +20,6 @@ typedef struct options {
     const char **overrides;
     int num_overrides;
 } options;
-
-static const char usage[] = "usage: plait generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] "
-                            "[key=value ...]";
-
-static plait_status parse_number(const char *option, const char *text, double low, double high, double *out)
-{
-    char *end;
-    *out = text ? strtod(text, &end) : 0;
-    if (!text || !*text || *end || !(*out >= low && *out <= high))
-        PLAIT_FAIL(USAGE, "%s takes a number from %g to %g, not '%s'", option, low, high, text ? text : "");
-    return PLAIT_OK;
-}
 
 /* Without mpiexec a text is continued on one rank, on whatever grid the model was trained. The user's overrides come
  * after these and win. */
@@ -44,8 +33,8 @@ enum { ONE_RANK = sizeof one_rank / sizeof *one_rank };
 
 static plait_status parse(int argc, char **argv, bool alone, options *o)
 {
-    double bytes = -1, seed = 1;
-    *o = (options){.temperature = 0.8, .overrides = calloc((size_t)argc + ONE_RANK, sizeof *o->overrides)};
+    *o = (options){
+        .bytes = -1, .seed = 1, .temperature = 0.8, .overrides = calloc((size_t)argc + ONE_RANK, sizeof *o->overrides)};
     if (!o->overrides)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
     for (int i = 0; alone && i < ONE_RANK; i++)
@@ -56,16 +45,16 @@ static plait_status parse(int argc, char **argv, bool alone, options *o)
             o->prompt = value;
             i++;
         } else if (strcmp(argv[i], "--bytes") == 0) {
-            PLAIT_TRY(parse_number("--bytes", value, 0, 1e9, &bytes));
+            PLAIT_TRY(plait_option_whole("--bytes", value, 0, 1000000000, &o->bytes));
             i++;
         } else if (strcmp(argv[i], "--temperature") == 0) {
-            PLAIT_TRY(parse_number("--temperature", value, 0, 100, &o->temperature));
+            PLAIT_TRY(plait_option_number("--temperature", value, 0, 100, &o->temperature));
             i++;
         } else if (strcmp(argv[i], "--seed") == 0) {
-            PLAIT_TRY(parse_number("--seed", value, 0, 9007199254740992.0, &seed));
+            PLAIT_TRY(plait_option_whole("--seed", value, 0, INT64_MAX, &o->seed));
             i++;
         } else if (argv[i][0] == '-') {
-            PLAIT_FAIL(USAGE, "plait generate: unknown option %s\n%s", argv[i], usage);
+            PLAIT_FAIL(USAGE, "plait generate: unknown option %s\n%s", argv[i], plait_usage_generate);
         } else if (!o->weights) {
             o->weights = argv[i];
         } else if (!o->config) {
@@ -74,10 +63,8 @@ static plait_status parse(int argc, char **argv, bool alone, options *o)
             o->overrides[o->num_overrides++] = argv[i];
         }
     }
-    o->bytes = (int64_t)bytes;
-    o->seed = (int64_t)seed;
-    if (!o->config || !o->prompt || bytes < 0)
-        PLAIT_FAIL(USAGE, "%s", usage);
+    if (!o->config || !o->prompt || o->bytes < 0)
+        PLAIT_FAIL(USAGE, "%s", plait_usage_generate);
     if (!*o->prompt)
         PLAIT_FAIL(USAGE, "--prompt is empty: there is nothing to continue");
     return PLAIT_OK;

@@ -1,78 +1,92 @@
 /* plait: MPI first, then arguments, so that a rank with bad ones cannot leave the others waiting. */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/log.h"
 #include "launcher/commands.h"
-
-static const char usage[] =
-    "usage: plait COMMAND\n"
-    "  train CONFIG [key=value ...]        trains; under mpiexec on its ranks, else on one\n"
-    "  config CONFIG [key=value ...] [--ranks N] [--json]\n"
-    "                                      prints every value, where it came from, and the parameters\n"
-    "  generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] [key=value ...]\n"
-    "                                      continues a text\n"
-    "  version                             prints versions and what this build can do\n";
-
-static plait_status print_usage(plait_world *world, int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    if (world->rank == 0)
-        fputs(usage, stdout);
-    return PLAIT_OK;
-}
+#include "launcher/output.h"
+#include "launcher/usage.h"
 
 static const struct command {
     const char *name;
     plait_status (*run)(plait_world *world, int argc, char **argv);
+    const char *usage;
+    const char *valued[5]; /* options whose next argument is a value, whatever it is; NULL at the end */
 } commands[] = {
-    {"train", plait_command_train},
-    {"config", plait_command_config},
-    {"generate", plait_command_generate},
-    {"version", plait_command_version},
-    {"help", print_usage},
-    {"--help", print_usage},
-    {"-h", print_usage},
+    {"train", plait_command_train, plait_usage_train, {0}},
+    {"config", plait_command_config, plait_usage_config, {"--ranks"}},
+    {"generate", plait_command_generate, plait_usage_generate, {"--prompt", "--bytes", "--temperature", "--seed"}},
+    {"version", plait_command_version, plait_usage_version, {0}},
 };
+enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static plait_status find_command(int argc, char **argv, size_t *found)
+/* What is to be done: a command, or its usage. */
+typedef struct task {
+    size_t command; /* COMMANDS: none, with usage only */
+    bool usage;
+} task;
+
+static bool is_help(const char *s)
+{
+    return strcmp(s, "--help") == 0 || strcmp(s, "-h") == 0;
+}
+
+/* Whether help is asked for among the arguments of a command. */
+static bool asks_for_help(const struct command *c, int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++) {
+        if (is_help(argv[i]))
+            return true;
+        for (const char *const *v = c->valued; *v; v++)
+            if (strcmp(argv[i], *v) == 0) {
+                i++;
+                break;
+            }
+    }
+    return false;
+}
+
+static plait_status find_task(int argc, char **argv, task *found)
 {
     if (argc < 2)
-        PLAIT_FAIL(USAGE, "no command\n%s", usage);
-    for (*found = 0; *found < sizeof commands / sizeof *commands; ++*found)
-        if (strcmp(argv[1], commands[*found].name) == 0)
-            return PLAIT_OK;
-    PLAIT_FAIL(USAGE, "unknown command '%s'\n%s", argv[1], usage);
+        PLAIT_FAIL(USAGE, "no command\n%s", plait_usage);
+    const bool help = strcmp(argv[1], "help") == 0 || is_help(argv[1]);
+    const char *name = help ? argc > 2 ? argv[2] : "" : argv[1];
+    for (found->command = 0; found->command < COMMANDS; found->command++)
+        if (strcmp(name, commands[found->command].name) == 0)
+            break;
+    if (found->command == COMMANDS && !(help && (!*name || is_help(name) || strcmp(name, "help") == 0)))
+        PLAIT_FAIL(USAGE, "unknown command '%s'\n%s", name, plait_usage);
+    found->usage = help || asks_for_help(&commands[found->command], argc, argv);
+    return PLAIT_OK;
+}
+
+static const char *task_name(task t)
+{
+    return t.usage ? "help" : commands[t.command].name;
 }
 
 /* mpiexec can start ranks with different arguments: those of another command would be waited for in vain. */
-static plait_status same_as_root(plait_world *world, size_t mine)
+static plait_status same_as_root(plait_world *world, task mine)
 {
-    size_t root = mine;
+    task root = mine;
     PLAIT_TRY(plait_comm_broadcast_bytes(world->comm, &root, sizeof root, 0));
-    if (root != mine)
-        PLAIT_FAIL(USAGE, "this rank was started with the command '%s', rank 0 with '%s'", commands[mine].name,
-                   commands[root].name);
+    if (root.usage != mine.usage || (!mine.usage && root.command != mine.command))
+        PLAIT_FAIL(USAGE, "this rank was started with the command '%s', rank 0 with '%s'", task_name(mine),
+                   task_name(root));
     return PLAIT_OK;
 }
 
 static plait_status dispatch(plait_world *world, int argc, char **argv)
 {
-    size_t command = 0;
-    PLAIT_TRY(plait_comm_agree(world->comm, find_command(argc, argv, &command)));
-    PLAIT_TRY(plait_comm_agree(world->comm, same_as_root(world, command)));
-    return commands[command].run(world, argc - 1, argv + 1);
-}
-
-/* What a command printed may still be on its way. Only rank 0 prints. */
-static plait_status flush_output(const plait_world *world)
-{
-    errno = 0;
-    if (world->rank == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        PLAIT_FAIL(IO, "standard output: %s", errno ? strerror(errno) : "not all of it could be written");
+    task t = {0};
+    PLAIT_TRY(plait_comm_agree(world->comm, find_task(argc, argv, &t)));
+    PLAIT_TRY(plait_comm_agree(world->comm, same_as_root(world, t)));
+    if (!t.usage)
+        return commands[t.command].run(world, argc - 1, argv + 1);
+    if (world->rank == 0)
+        fputs(t.command == COMMANDS ? plait_usage : commands[t.command].usage, stdout);
     return PLAIT_OK;
 }
 
@@ -99,6 +113,7 @@ static int fail(plait_world *world, plait_status st)
 int main(int argc, char **argv)
 {
     plait_world world;
+    plait_output_guard();
     /* A reader that left and a file beyond its limit are write errors, said as such. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
@@ -108,8 +123,8 @@ int main(int argc, char **argv)
         return plait_status_exit_code(st);
     }
     st = dispatch(&world, argc, argv);
-    if (st == PLAIT_OK)
-        st = flush_output(&world);
+    if (st == PLAIT_OK && world.rank == 0) /* only rank 0 prints */
+        st = plait_output_flush();
     int code = st == PLAIT_OK ? 0 : fail(&world, st);
     plait_world_finalize(&world);
     return code;

@@ -5,10 +5,27 @@
 #
 #   launcher/quickstart.sh [key=value ...]
 #
-# key=value: overrides of configs/quickstart.yaml for the training, e.g. train.train_iters=100. Everything is written
+# key=value: overrides of configs/quickstart.yaml for the training, e.g. train.train_iters=100. Those of the model
+# (model.num_layers=2) hold for the sample and the comparison too, which are of the same model. Everything is written
 # below build/. Needs Debian (or its apt) and root or sudo for the packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+model=()
+for override in "$@"; do
+    case $override in
+    model.*=* | model=*) model+=("$override") ;;
+    checkpoint.save_weights=* | checkpoint=* | logging.metrics_file=* | logging=*)
+        echo "$0: $override: the sample and the checks read what the training writes to build/" >&2
+        exit 2
+        ;;
+    *=*) ;;
+    *)
+        sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2
+        exit 2
+        ;;
+    esac
+done
 
 corpus=build/kjv.txt corpus_bytes=4404412
 config=configs/quickstart.yaml weights=build/quickstart.safetensors
@@ -62,8 +79,8 @@ train_seconds=$((SECONDS - start))
 [ $# -gt 0 ] || check_evaluations build/quickstart.jsonl
 
 # The weights fit any topology; without mpiexec one rank writes.
-say "sample: $plait generate $weights $config --prompt \"In the beginning\" --bytes 400"
-"$plait" generate "$weights" "$config" --prompt "In the beginning" --bytes 400
+say "sample: $plait generate $weights $config --prompt \"In the beginning\" --bytes 400 ${model[*]}"
+"$plait" generate "$weights" "$config" --prompt "In the beginning" --bytes 400 "${model[@]}"
 echo
 
 # run_few NAME OVERRIDE...: a few steps of the same model on 8 ranks in another topology. One sample a micro-batch, so that
@@ -73,7 +90,7 @@ run_few() {
     shift
     if ! mpiexec -n 8 "$plait" train "$config" train.train_iters=4 train.eval_interval=0 lr_scheduler.warmup_iters=0 \
         batch.micro_batch_size=1 checkpoint.save_weights=null logging.metrics_file="build/quickstart-$name.jsonl" \
-        parallelism.pipeline_model_parallel_size=1 "$@" >"build/quickstart-$name.log" 2>&1; then
+        parallelism.pipeline_model_parallel_size=1 "${model[@]}" "$@" >"build/quickstart-$name.log" 2>&1; then
         cat "build/quickstart-$name.log" >&2
         echo "$0: the run as $name failed" >&2
         exit 1

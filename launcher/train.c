@@ -5,10 +5,12 @@
 #include "launcher/banner.h"
 #include "launcher/commands.h"
 #include "launcher/metrics.h"
+#include "launcher/output.h"
 #include "launcher/progress.h"
 #include "launcher/run_config.h"
 #include "launcher/stop.h"
 #include "launcher/training.h"
+#include "launcher/usage.h"
 #include "parallel/weights.h"
 
 typedef struct run {
@@ -19,17 +21,26 @@ typedef struct run {
     plait_progress progress;
 } run;
 
+/* CONFIG and overrides: there are no options. */
+static plait_status check_arguments(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == '-')
+            PLAIT_FAIL(USAGE, "plait train: unknown option %s\n%s", argv[i], plait_usage_train);
+    if (argc < 2)
+        PLAIT_FAIL(USAGE, "%s", plait_usage_train);
+    return PLAIT_OK;
+}
+
 static plait_status prepare(run *r, int argc, char **argv)
 {
-    plait_status st = PLAIT_OK;
-    if (argc < 2)
-        st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__, "usage: plait train CONFIG [key=value ...]");
-    PLAIT_TRY(plait_comm_agree(r->world->comm, st));
+    PLAIT_TRY(plait_comm_agree(r->world->comm, check_arguments(argc, argv)));
     PLAIT_TRY(plait_run_config(r->world, &r->cfg, argv[1], (const char *const *)argv + 2, argc - 2));
     PLAIT_TRY(plait_training_open(&r->training, r->world, &r->cfg));
     /* Last, so that a run that is refused leaves the metrics of an earlier one alone. */
     PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));
     PLAIT_TRY(plait_banner_print(r->world, r->training.engine, r->training.resident_before, stdout));
+    PLAIT_TRY(plait_comm_agree(r->world->comm, r->world->rank == 0 ? plait_output_flush() : PLAIT_OK));
     r->progress = plait_progress_make(&r->cfg, r->world->rank);
     return PLAIT_OK;
 }

@@ -57,6 +57,7 @@ static int eval_micros(const plait_training *t)
 plait_status plait_training_open(plait_training *t, plait_world *world, const plait_config *cfg)
 {
     *t = (plait_training){.world = world, .cfg = cfg, .resident_before = plait_resident_memory().now};
+    PLAIT_TRY(plait_comm_agree(world->comm, plait_config_check_files(cfg)));
     PLAIT_TRY(plait_comm_agree(world->comm, open_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, compare_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, check_outputs(t)));

@@ -6,14 +6,22 @@
 
 #include "kernels/kernels.h"
 #include "launcher/commands.h"
+#include "launcher/usage.h"
+
+static plait_status check_arguments(int argc, char **argv)
+{
+    if (argc > 1)
+        PLAIT_FAIL(USAGE, "plait version: unknown %s %s\n%s", argv[1][0] == '-' ? "option" : "argument", argv[1],
+                   plait_usage_version);
+    return PLAIT_OK;
+}
 
 plait_status plait_command_version(plait_world *world, int argc, char **argv)
 {
     static const plait_dtype dtypes[] = {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16, PLAIT_FP64};
     char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
-    (void)argc;
-    (void)argv;
+    PLAIT_TRY(plait_comm_agree(world->comm, check_arguments(argc, argv)));
     if (world->rank != 0)
         return PLAIT_OK;
     MPI_Get_library_version(mpi, &length);

@@ -106,15 +106,40 @@ static plait_status open_writer(save *s, const char *path)
     return st;
 }
 
-/* Rank 0: n elements from element `begin` of a parameter's local block go to their places in the file. */
+/* to[i] = from[i stride], elements of the accumulating types. */
+static void copy_strided(void *to, const void *from, int64_t n, int64_t stride, plait_dtype dtype)
+{
+    if (stride == 1) {
+        memcpy(to, from, (size_t)n * plait_dtype_size(dtype));
+    } else if (dtype == PLAIT_FP64) {
+        double *t = to;
+        const double *f = from;
+        for (int64_t i = 0; i < n; i++)
+            t[i] = f[i * stride];
+    } else {
+        float *t = to;
+        const float *f = from;
+        for (int64_t i = 0; i < n; i++)
+            t[i] = f[i * stride];
+    }
+}
+
+/* Rank 0: n elements from element `begin` of a parameter's local block go to their places in the file, a run of the
+ * file's elements at a time: the rest of a local row, or, in a transposed tensor, what the chunk has of a local column.
+ */
 static void scatter(save *s, const plait_param *p, int64_t begin, int64_t n)
 {
     int tensor = logical_tensors_find(&s->tensors, p->name);
     void *data = plait_st_writer_data(s->writer, tensor);
-    size_t size = plait_dtype_size(s->acc);
     int64_t valid = plait_param_valid_numel(p);
-    for (int64_t i = 0; i < n && begin + i < valid; i++)
-        memcpy(plait_at(data, s->acc, plait_param_file_index(p, begin + i)), plait_at(s->buffer, s->acc, i), size);
+    n = n < valid - begin ? n : valid - begin;
+    for (int64_t i = 0, run; i < n && (!p->transposed || i < p->cols); i += run) {
+        int64_t left = p->cols - (begin + i) % p->cols, stride = p->transposed ? p->cols : 1;
+        int64_t count = p->transposed ? (n - i + p->cols - 1) / p->cols : left < n - i ? left : n - i;
+        run = p->transposed ? 1 : count;
+        copy_strided(plait_at(data, s->acc, plait_param_file_index(p, begin + i)), plait_at(s->buffer, s->acc, i),
+                     count, stride, s->acc);
+    }
 }
 
 /* One chunk from its owner to the file: sent by the owner, received by rank 0. */
@@ -297,26 +322,82 @@ static plait_status check_file(const plait_st_file *f, const logical_tensors *te
     return PLAIT_OK;
 }
 
+/* A file, and local rows of a transposed parameter that were read ahead: the file has them as columns, so that single
+ * elements would be read in the order in which they are asked for. */
+typedef struct weight_source {
+    const plait_st_file *file;
+    const plait_param *param; /* what `block` is of; NULL: nothing */
+    int64_t row, col, rows, cols;
+    double *block; /* (rows, cols), at most BLOCK elements */
+} weight_source;
+enum { BLOCK = 1 << 20, STRIP = 4096, FIRST_ROWS = 64 };
+
+/* Local rows from `row` on, or, if not even two have room, a part of a single one from `col` on. The first block of a
+ * parameter is small, each further one twice as large: a rank may want few rows only, its shard's. */
+static plait_status read_block(weight_source *s, const plait_st_tensor *t, const plait_param *p, int64_t row,
+                               int64_t col)
+{
+    double strip[STRIP]; /* a part of a row of the file */
+    int64_t room = BLOCK / p->cols < STRIP ? BLOCK / p->cols : STRIP, left = p->valid_rows - row;
+    int64_t rows = s->param == p && row == s->row + s->rows ? 2 * s->rows : FIRST_ROWS;
+    rows = room < 1 ? 1 : rows < room ? rows : room;
+    *s = (weight_source){s->file, p, row, rows > 1 ? 0 : col, rows < left ? rows : left, 0, s->block};
+    left = p->cols - s->col;
+    s->cols = left < BLOCK ? left : BLOCK;
+    for (int64_t c = 0; c < s->cols; c++) {
+        int64_t at = plait_param_file_index(p, s->row * p->cols + s->col + c);
+        PLAIT_TRY(plait_st_read(s->file, t, at, s->rows, PLAIT_FP64, strip));
+        for (int64_t r = 0; r < s->rows; r++)
+            s->block[r * s->cols + c] = strip[r];
+    }
+    return PLAIT_OK;
+}
+
+/* The next at most n elements from `at` on of a transposed parameter. */
+static plait_status transposed_run(weight_source *s, const plait_st_tensor *t, const plait_param *p, int64_t at,
+                                   int64_t n, double *out, int64_t *run)
+{
+    int64_t row = at / p->cols, col = at % p->cols;
+    if (s->param != p || row < s->row || row >= s->row + s->rows || col < s->col || col >= s->col + s->cols)
+        PLAIT_TRY(read_block(s, t, p, row, col));
+    int64_t left = s->col + s->cols - col;
+    *run = left < n ? left : n;
+    memcpy(out, s->block + (row - s->row) * s->cols + (col - s->col), (size_t)*run * sizeof *out);
+    return PLAIT_OK;
+}
+
 /* plait_value_source: elements of a local block from the file, in runs that are contiguous there. */
 static plait_status file_values(void *self, const plait_param *p, int64_t begin, int64_t n, double *out)
 {
-    const plait_st_file *f = self;
-    const plait_st_tensor *t = find(f, p->name);
+    weight_source *s = self;
+    const plait_st_tensor *t = find(s->file, p->name);
     int64_t valid = plait_param_valid_numel(p);
-    for (int64_t i = 0; i < n;) {
+    for (int64_t i = 0, run; i < n; i += run) {
         int64_t at = begin + i;
         if (at >= valid) {
-            out[i++] = 0.0;
+            out[i] = 0.0;
+            run = 1;
             continue;
         }
-        int64_t run = p->transposed ? 1 : p->cols - at % p->cols; /* to the end of the local row */
-        if (p->cols == p->file_cols && !p->transposed)
-            run = valid - at;
+        if (p->transposed) {
+            PLAIT_TRY(transposed_run(s, t, p, at, n - i, out + i, &run));
+            continue;
+        }
+        run = p->cols == p->file_cols ? valid - at : p->cols - at % p->cols; /* to the end of the local row */
         run = run < n - i ? run : n - i;
-        PLAIT_TRY(plait_st_read(f, t, plait_param_file_index(p, at), run, PLAIT_FP64, out + i));
-        i += run;
+        PLAIT_TRY(plait_st_read(s->file, t, plait_param_file_index(p, at), run, PLAIT_FP64, out + i));
     }
     return PLAIT_OK;
+}
+
+static plait_status fill_from(plait_engine *e, const plait_st_file *f)
+{
+    weight_source s = {.file = f, .block = malloc(BLOCK * sizeof *s.block)};
+    if (!s.block)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d weights of %s", BLOCK, plait_st_path(f));
+    plait_status st = plait_zero_fill(plait_engine_zero(e), file_values, &s);
+    free(s.block);
+    return st;
 }
 
 /* Ranks on other machines have files of their own: an older copy would give a model that is part this, part that. */
@@ -350,7 +431,7 @@ plait_status plait_weights_load(plait_engine *e, const char *path)
     plait_st_file *f = NULL;
     PLAIT_TRY_TO(done, st, plait_comm_agree(world, open_checked(e, path, &f)));
     PLAIT_TRY_TO(done, st, plait_comm_agree(world, compare_file(world, f)));
-    PLAIT_TRY_TO(done, st, plait_comm_agree(world, plait_zero_fill(plait_engine_zero(e), file_values, f)));
+    PLAIT_TRY_TO(done, st, plait_comm_agree(world, fill_from(e, f)));
 done:
     plait_st_close(f);
     return st;

@@ -3,8 +3,10 @@
 
 #include <jansson.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <sys/stat.h>
 
 namespace
 {
@@ -124,6 +126,36 @@ TEST(ConfigPrint, JsonHasTypesAndOrigins)
     json_decref(all);
 }
 
+/* Paths are bytes: what is not UTF-8 becomes U+FFFD, in the file's name, in its directory and in a value. */
+TEST(ConfigPrint, JsonIsValidWhateverThePathsAre)
+{
+    TempYaml at("train:\n  seed: 7\ndata:\n  data_path: a\n");
+    const std::string dir = at.dir() + "/caf\xe9", file = dir + "/t\xff.yaml";
+    ASSERT_EQ(mkdir(dir.c_str(), 0700), 0);
+    ASSERT_EQ(rename(at.path.c_str(), file.c_str()), 0);
+    const char *override = "logging.metrics_file=/tmp/\xc3\xa9 \xc3.jsonl";
+    plait_config cfg;
+    ASSERT_EQ(plait_config_load(&cfg, file.c_str(), &override, 1), PLAIT_OK) << plait_error_text();
+    EXPECT_EQ(cfg.data.path, dir + "/a");
+    std::string text = printed([&](FILE *f) { plait_config_print(&cfg, f, true); });
+    plait_config_deinit(&cfg);
+    ASSERT_EQ(rename(file.c_str(), at.path.c_str()), 0);
+    ASSERT_EQ(rmdir(dir.c_str()), 0);
+
+    json_error_t err;
+    json_t *all = json_loads(text.c_str(), JSON_REJECT_DUPLICATES, &err);
+    ASSERT_NE(all, nullptr) << err.text;
+    auto get = [&](const char *key, const char *field) {
+        const char *s = json_string_value(json_object_get(json_object_get(all, key), field));
+        return std::string(s ? s : "(none)");
+    };
+    const std::string instead = "\xef\xbf\xbd", shown = at.dir() + "/caf" + instead;
+    EXPECT_EQ(get("train.seed", "file"), shown + "/t" + instead + ".yaml");
+    EXPECT_EQ(get("data.data_path", "value"), shown + "/a");
+    EXPECT_EQ(get("logging.metrics_file", "value"), "/tmp/\xc3\xa9 " + instead + ".jsonl");
+    json_decref(all);
+}
+
 TEST(ConfigPrint, DumpTellsTwoConfigurationsApart)
 {
     Loaded a("", {"train.seed=1"}), b("", {"train.seed=2"});
@@ -149,4 +181,55 @@ TEST(ConfigPrint, DumpReadsBack)
     ASSERT_EQ(b.status, PLAIT_OK) << b.error;
     ASSERT_EQ(b.resolve(2), PLAIT_OK) << b.error;
     EXPECT_EQ(a.dump(), b.dump());
+}
+
+/* ---- outputs that are inputs ---- */
+
+namespace
+{
+/* The sentences of plait_config_check_files; "" if there are none. */
+std::string clashes(const std::string &text, const std::vector<std::string> &overrides = {})
+{
+    TempYaml file(text);
+    std::vector<const char *> o;
+    for (const auto &s : overrides)
+        o.push_back(s.c_str());
+    plait_config cfg;
+    EXPECT_EQ(plait_config_load(&cfg, file.path.c_str(), o.data(), static_cast<int>(o.size())), PLAIT_OK)
+        << plait_error_text();
+    plait_status st = plait_config_check_files(&cfg);
+    EXPECT_TRUE(st == PLAIT_OK || st == PLAIT_USAGE) << st;
+    plait_config_deinit(&cfg);
+    return st == PLAIT_OK ? "" : with_all(plait_error_text(), file.dir(), "D");
+}
+} // namespace
+
+TEST(ConfigOutputs, AreNoInputsAndNotOneAnother)
+{
+    const std::string data = "data:\n  data_path: a\n", load = "checkpoint:\n  load_weights: a\n",
+                      save = "checkpoint:\n  save_weights: a\n", metrics = "logging:\n  metrics_file: ./a\n";
+    EXPECT_EQ(clashes(data + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as data.data_path "
+                                       "(D/t.yaml:2): D/./a");
+    EXPECT_EQ(clashes(load + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as "
+                                       "checkpoint.load_weights (D/t.yaml:2): D/./a");
+    EXPECT_EQ(clashes(data + save),
+              "D/t.yaml:4:3: checkpoint.save_weights is the same file as data.data_path (D/t.yaml:2): D/a");
+    EXPECT_EQ(clashes(save + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as "
+                                       "checkpoint.save_weights (D/t.yaml:2): D/./a");
+    EXPECT_EQ(clashes("logging:\n  metrics_file: t.yaml\n"),
+              "D/t.yaml:2:3: logging.metrics_file is the configuration file itself: D/t.yaml");
+    EXPECT_EQ(clashes("checkpoint:\n  save_weights: t.yaml\n"),
+              "D/t.yaml:2:3: checkpoint.save_weights is the configuration file itself: D/t.yaml");
+    EXPECT_EQ(clashes("model:\n", {"logging.metrics_file=/no/such", "data.data_path=/no/such"}), "")
+        << "in a directory that is not there nothing is written";
+    EXPECT_EQ(clashes(data, {"logging.metrics_file=/tmp/x", "checkpoint.save_weights=/tmp//x"}),
+              "override: logging.metrics_file is the same file as checkpoint.save_weights (override): /tmp/x");
+    /* all of them at once */
+    std::string all = clashes(data + save + metrics);
+    EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2) << all;
+
+    EXPECT_EQ(clashes("data:\n  data_path: a\ncheckpoint:\n  save_weights: b\n  load_weights: c\nlogging:\n  "
+                      "metrics_file: d\n"),
+              "");
+    EXPECT_EQ(clashes("checkpoint:\n  save_weights: a\n  load_weights: ./a\n"), "") << "goes on in place";
 }

@@ -352,3 +352,41 @@ TEST(ConfigKeys, OverridesAreCheckedToo)
     EXPECT_EQ(l.cfg.precision.hysteresis, 1);
     EXPECT_EQ(l.cfg.parallelism.tp, 2);
 }
+
+TEST(ConfigKeys, APathInAnOverrideIsTakenAsItStands)
+{
+    const struct {
+        const char *override, *path;
+    } rows[] = {
+        {"logging.metrics_file=/tmp/a #b.json", "/tmp/a #b.json"},
+        {"logging.metrics_file=#a", "#a"},
+        {"logging.metrics_file=a[0]{b}", "a[0]{b}"},
+        {"logging.metrics_file=\"[a]\"", "[a]"},
+        {"logging.metrics_file=*a", "*a"},
+        {"logging.metrics_file=a: b", "a: b"},
+        {"logging.metrics_file=a  b ", "a  b "},
+        {"logging.metrics_file=a=b", "a=b"},
+        {"logging.metrics_file=a\\0b\"c'", "a\\0b\"c'"},
+        {"logging.metrics_file=caf\xe9", "caf\xe9"},
+        {"logging.metrics_file=\"caf\\u00e9 #b\"", "caf\xc3\xa9 #b"},
+        {"logging.metrics_file='it''s'", "it's"},
+        {"logging.metrics_file=\"null\"", "null"},
+        {"logging.metrics_file=null", ""},
+        {"logging.metrics_file=~", ""},
+        {"logging.metrics_file=[a]", NULL},
+        {"logging={metrics_file: /tmp/a #b", NULL},
+        {"logging.metrics_file=\"a\\0b\"", NULL},
+        {"logging.metrics_file=\"a", NULL},
+        {"logging.metrics_file=", NULL},
+        {"logging.metrics_file=\"\"", NULL},
+        {"checkpoint.save=/tmp/a #b", NULL},
+    };
+    for (const auto &r : rows) {
+        Loaded l("", {r.override});
+        EXPECT_EQ(l.status, r.path ? PLAIT_OK : PLAIT_USAGE) << r.override << ": " << l.error;
+        EXPECT_STREQ(l.cfg.logging.metrics_file, r.path ? r.path : "") << r.override;
+    }
+    /* Other values are YAML. */
+    Loaded l("", {"train.seed=7 # lucky"});
+    EXPECT_EQ(l.cfg.train.seed, 7) << l.error;
+}

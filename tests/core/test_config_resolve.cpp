@@ -264,6 +264,27 @@ const Clash kClashes[] = {
      "override: model.swiglu false does not go with model.arch llama"},
     {"rotary_base_of_gpt2", 1, "model.arch=gpt2 model.num_query_groups=4 model.rotary_base=5000",
      "override: model.rotary_base has no effect with model.arch gpt2: set it to null"},
+    {"batch_beyond_counting", 1 << 24, "batch.micro_batch_size=1048576 batch.gradient_accumulation_steps=1048576",
+     "batch.global_batch_size is micro_batch_size 1048576 * gradient_accumulation_steps 1048576 * data ranks "
+     "16777216, above the largest value 1073741824"},
+    {"batch_all_given_beyond_counting", 1 << 24,
+     "batch.micro_batch_size=1048576 batch.gradient_accumulation_steps=1048576 batch.global_batch_size=1",
+     "override: batch.global_batch_size is micro_batch_size 1048576 * gradient_accumulation_steps 1048576 * data ranks "
+     "16777216, above the largest value 1073741824"},
+    {"parameters_beyond_counting", 1,
+     "model.num_layers=65535 model.hidden_size=1048576 model.num_attention_heads=65536 model.num_query_groups=65536 "
+     "model.kv_channels=65536 model.ffn_hidden_size=4194304",
+     "override: model.num_layers 65535 of model.hidden_size 1048576: about 1.2e+21 parameters, more than the 7.2e+16 "
+     "that are counted"},
+    {"padding_beyond_counting", 65535,
+     "model.hidden_size=1048560 model.num_attention_heads=65535 model.num_query_groups=65535 topology.tp=65535 "
+     "model.ffn_hidden_size=65535 model.make_vocab_size_divisible_by=1048576",
+     "t.yaml:3:3: model.num_layers 4 of model.hidden_size 1048560: about 1.4e+17 parameters, more than the 7.2e+16 "
+     "that are counted"},
+    {"a_tensor_beyond_counting", 1,
+     "model.seq_length=16777216 batch.micro_batch_size=1048576 model.vocab_size=67108864",
+     "override: model.seq_length 16777216 with batch.micro_batch_size 1048576: a tensor of about 1.2e+21 elements, "
+     "more than the 2.9e+17 that are counted"},
     {"all_at_once", 4, "topology.tp=8 batch.global_batch_size=7 topology.dp=2 optimizer.momentum=0.5",
      "t.yaml:5:3: model.num_attention_heads 4 is not a multiple of " TP " 8\n"
      "override: optimizer.momentum has an effect only with optimizer.type SGD: set it to null\n"

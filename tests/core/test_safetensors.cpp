@@ -365,7 +365,8 @@ TEST_F(Safetensors, AbortLeavesTheOldFile)
     const plait_st_spec spec = {"a", PLAIT_FP32, plait_shape_1d(4)};
     plait_st_writer *w = nullptr;
     ASSERT_EQ(plait_st_writer_create(path("out").c_str(), &spec, 1, nullptr, 0, &w), PLAIT_OK) << plait_error_text();
-    EXPECT_EQ(files(), 2);
+    EXPECT_LE(files(), 2); // where a file cannot be without a name, the one being written has one
+    EXPECT_EQ(std::filesystem::file_size(path("out")), 3u);
     plait_st_writer_abort(w);
     EXPECT_EQ(files(), 1);
     EXPECT_EQ(std::filesystem::file_size(path("out")), 3u);

@@ -314,6 +314,12 @@ TEST_F(CliConfig, WrongCommandsAreUsageErrorsAndHelpIsNot)
         {{"generate", "w", kTiny, "--prompt", "", "--bytes", "4"}, {"--prompt"}},
         {{"generate", "w", kTiny, "--prompt", "x", "--bytes", "many"}, {"--bytes", "many"}},
         {{"generate", "w", kTiny, "--prompt", "x", "--bytes", "4", "--temperature", "-1"}, {"--temperature", "-1"}},
+        {{"train", "--frobnicate"}, {"unknown option --frobnicate", "usage: plait train"}},
+        {{"train", kTiny, "--ranks", "2"}, {"unknown option --ranks", "usage: plait train"}},
+        {{"version", "--frobnicate"}, {"unknown option --frobnicate", "usage: plait version"}},
+        {{"version", "now"}, {"unknown argument now", "usage: plait version"}},
+        {{"help", "trian"}, {"trian", "usage: plait COMMAND"}},
+        {{"config", kTiny, "--frobnicate", "--json"}, {"unknown option --frobnicate", "usage: plait config"}},
         {{"generate", "w", kTiny, "--prompt", "x", "--bytes", "4", "--top-k", "3"}, {"--top-k"}},
     };
     for (const auto &r : rows) {
@@ -322,15 +328,81 @@ TEST_F(CliConfig, WrongCommandsAreUsageErrorsAndHelpIsNot)
         for (const std::string &s : r.says)
             EXPECT_NE(o.err.find(s), std::string::npos) << text_of(r.args) << ": no '" << s << "' in\n" << o;
     }
-    for (const char *help : {"--help", "-h", "help"}) {
-        Outcome o = run({help});
-        EXPECT_EQ(o.code, 0) << help << "\n" << o;
-        EXPECT_NE(o.out.find("usage: plait"), std::string::npos) << help;
+    const std::string whole = run({"help"}).out;
+    EXPECT_EQ(whole.compare(0, 20, "usage: plait COMMAND"), 0) << whole;
+    for (const Words &args : {Words{"help"}, Words{"--help"}, Words{"-h"}, Words{"help", "help"}}) {
+        Outcome o = run(args);
+        EXPECT_EQ(o.code, 0) << text_of(args) << "\n" << o;
+        EXPECT_EQ(o.out, whole) << text_of(args);
     }
+    const struct {
+        const char *command;
+        Words before; /* what else may stand there */
+    } commands[] = {{"train", {kTiny, "train.seed=1"}},
+                    {"config", {kTiny, "--ranks", "2"}},
+                    {"generate", {"w", kTiny, "--prompt", "x"}},
+                    {"version", {}}};
+    for (const auto &c : commands) {
+        const std::string begin = std::string("usage: plait ") + c.command;
+        const Words name = {c.command};
+        for (const Words &args : {name + Words{"--help"}, name + Words{"-h"}, Words{"help"} + name,
+                                  name + c.before + Words{"--help"}, name + Words{"--help"} + c.before}) {
+            Outcome h = run(args);
+            EXPECT_EQ(h.code, 0) << text_of(args) << "\n" << h;
+            EXPECT_EQ(h.out.compare(0, begin.size(), begin), 0) << text_of(args) << "\n" << h;
+            EXPECT_EQ(h.err, "") << text_of(args);
+        }
+    }
+    /* the value of an option is no option */
+    Outcome prompt = run({"generate", "w", "no.yaml", "--prompt", "--help", "--bytes", "1"});
+    EXPECT_EQ(prompt.code, 5) << prompt;
+    Outcome two = run({"train", "--help"}, 2);
+    EXPECT_EQ(two.code, 0) << two;
+    EXPECT_EQ(two.out, run({"train", "--help"}).out) << "rank 0 prints";
     Outcome o = run({"version"});
     EXPECT_EQ(o.code, 0) << o;
     for (const char *s : {"plait 0.", "MPI", "libyaml", "fp32", "bf16", "fp16", "fp64"})
         EXPECT_NE(o.out.find(s), std::string::npos) << s << "\n" << o;
+}
+
+/* Nothing is rounded, cut or taken for a number that it is not. */
+TEST_F(CliConfig, NumbersOfOptionsAreTakenWholeOrRefused)
+{
+    const Words generate = {"generate", path("no.safetensors"), kTiny, "--prompt", "x"};
+    const Words never = {"",   " ",   "x",   "5x",   " 5", "5 ",    "-1",
+                         "-0", "nan", "inf", "0x10", "1e", "1e400", "99999999999999999999",
+                         "+",  ".",   "1,5"};
+    const Words fractions = {"2.9", "1e2", "+5"};
+    struct {
+        Words command;
+        const char *option;
+        bool whole;
+    } rows[] = {
+        {generate, "--bytes", true},
+        {generate + Words{"--bytes", "1"}, "--seed", true},
+        {generate + Words{"--bytes", "1"}, "--temperature", false},
+        {{"config", kTiny}, "--ranks", true},
+    };
+    for (const auto &r : rows) {
+        for (const std::string &number : r.whole ? never + fractions : never) {
+            if (!r.whole && (number == "-0")) /* is 0 */
+                continue;
+            Words args = r.command + Words{r.option, number};
+            Outcome o = run(args);
+            EXPECT_EQ(o.code, 2) << text_of(args) << "\n" << o;
+            EXPECT_NE(o.err.find(std::string(r.option) + " takes a "), std::string::npos) << text_of(args) << "\n" << o;
+            EXPECT_NE(o.err.find("not '" + number + "'"), std::string::npos) << text_of(args) << "\n" << o;
+        }
+        Outcome o = run(r.command + Words{r.option});
+        EXPECT_EQ(o.code, 2) << o;
+        EXPECT_NE(o.err.find("not nothing"), std::string::npos) << o;
+    }
+    /* These are numbers: what is missing then is the file of weights. */
+    for (const Words &good : {Words{"--bytes", "007"}, Words{"--bytes", "1", "--seed", "9223372036854775807"},
+                              Words{"--bytes", "1", "--temperature", "+1.5e-1"}}) {
+        Outcome o = run(generate + good);
+        EXPECT_EQ(o.code, 5) << text_of(good) << "\n" << o;
+    }
 }
 
 TEST_F(CliConfig, AFileThatCannotBeReadIsAFileError)

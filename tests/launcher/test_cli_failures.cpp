@@ -225,6 +225,39 @@ TEST_F(CliFailures, OutputsThatCannotBeWrittenAreRefusedBeforeTheFirstStep)
         }
 }
 
+/* Under whatever name: what is there stays as it is. */
+TEST_F(CliFailures, OutputsThatAreInputsAreRefusedBeforeAnythingIsWritten)
+{
+    const std::string text = std::string(5000, 'x');
+    write("a", text);
+    ASSERT_EQ(symlink("a", path("soft").c_str()), 0);
+    ASSERT_EQ(link(path("a").c_str(), path("hard").c_str()), 0);
+    const std::string config = "model: {arch: llama}\ndata:\n  data_path: a\n";
+    const std::string file = write("run.yaml", config);
+    struct {
+        std::string override;
+        Words says;
+    } rows[] = {
+        {"logging.metrics_file=./a", {"logging.metrics_file", "data.data_path", "run.yaml:3"}},
+        {"logging.metrics_file=soft", {"logging.metrics_file", "data.data_path", "run.yaml:3"}},
+        {"logging.metrics_file=" + path("hard"), {"logging.metrics_file", "data.data_path", "run.yaml:3"}},
+        {"checkpoint.save_weights=soft", {"checkpoint.save_weights", "data.data_path", "run.yaml:3"}},
+        {"logging.metrics_file=run.yaml", {"logging.metrics_file", "configuration file"}},
+        {"checkpoint.save_weights=./run.yaml", {"checkpoint.save_weights", "configuration file"}},
+    };
+    for (const auto &r : rows) {
+        for (int n : {0, 2}) {
+            Outcome o = run({"train", file, r.override}, n);
+            expect_end(o, 2, r.says, r.override);
+            expect_no_step(o, r.override);
+        }
+        expect_end(run({"config", file, r.override}), 2, r.says, r.override);
+        EXPECT_EQ(read("a"), text) << r.override;
+        EXPECT_EQ(read("run.yaml"), config) << r.override;
+        EXPECT_EQ(files(), 4) << r.override;
+    }
+}
+
 /* /dev/full can be opened; what is written to it fails as on a full disk. */
 TEST_F(CliFailures, ADiskThatFillsUnderWayEndsTheRun)
 {
@@ -254,13 +287,36 @@ TEST_F(CliFailures, AFileBeyondTheLimitOfItsSizeIsAnErrorNotASignal)
 
 TEST_F(CliFailures, OutputThatNobodyCanReadIsAFailure)
 {
-    for (const Words &args : {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"},
-                              Words{"version"}, Words{"help"}, Words{"train", kTiny, "train.train_iters=1"}}) {
+    const std::string weights = path("w.safetensors");
+    train(kTiny, {"train.train_iters=1", "checkpoint.save_weights=" + weights});
+    for (const Words &args :
+         {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"}, Words{"version"},
+          Words{"help"}, Words{"train", "--help"}, Words{"train", kTiny, "train.train_iters=1"},
+          Words{"generate", weights, kTiny, "--prompt", "x", "--bytes", "1"}}) {
         Command c = plait(args);
         Outcome o = c.output("/dev/full").run();
         expect_end(o, 5, {"file: standard output: "}, text_of(args));
         EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
+
+        /* without one: no socket or file of the program may take its place */
+        Words closed = {"sh", "-c", "exec \"$0\" \"$@\" >&-", plait_binary()};
+        o = Command(closed + args).in(directory()).run();
+        expect_end(o, 5, {"file: standard output: "}, text_of(args) + " >&-");
+        EXPECT_EQ(count(o.err, "plait: "), 1u) << o;
     }
+}
+
+/* A file or socket that the program opens must not get the number of a stream that it was started without. */
+TEST_F(CliFailures, ClosedStreamsAreNotReused)
+{
+    Words closed = {"sh", "-c", "exec \"$0\" \"$@\" <&- >&- 2>&-", plait_binary()};
+    Outcome o = Command(closed + Words{"train", kTiny, "train.train_iters=1", "logging.metrics_file=m.jsonl",
+                                       "checkpoint.save_weights=w.safetensors"})
+                    .in(directory())
+                    .run();
+    EXPECT_EQ(o.code, 5) << o;
+    EXPECT_EQ(read("m.jsonl"), "") << "said before the first step";
+    EXPECT_FALSE(exists("w.safetensors"));
 }
 
 TEST_F(CliFailures, DataThatCannotBeUsedIsNamed)

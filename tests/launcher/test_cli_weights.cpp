@@ -4,6 +4,8 @@
 #include "core/safetensors.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 
 namespace
 {
@@ -47,6 +49,16 @@ class CliWeights : public PlaitTest
     {
         train(kTiny, overrides + g.overrides + Words{"checkpoint.save_weights=" + path(file)}, g.ranks);
         return read_weights(path(file));
+    }
+    /* What lies in the directory; all files of metrics as one. */
+    std::set<std::string> entries() const
+    {
+        std::set<std::string> names;
+        for (const auto &entry : std::filesystem::directory_iterator(directory())) {
+            std::string name = entry.path().filename();
+            names.insert(name.compare(0, 7, "metrics") == 0 ? "metrics" : name);
+        }
+        return names;
     }
 };
 
@@ -145,7 +157,26 @@ TEST_F(CliWeights, AnOldFileIsReplacedOnlyByAWholeOne)
     write("w.safetensors", "old");
     train(kTiny, {"train.train_iters=1", "checkpoint.save_weights=" + path("w.safetensors")}, 2);
     EXPECT_EQ(count_elements(read_weights(path("w.safetensors"))), 180928);
-    EXPECT_FALSE(exists("w.safetensors.tmp"));
+    EXPECT_EQ(entries(), (std::set<std::string>{"w.safetensors", "metrics"}));
+}
+
+/* Weights may be loaded from the file that they are saved to, under any of its names: they are read before the first
+ * step, and the new file takes the place of the old one in one piece. */
+TEST_F(CliWeights, ARunMayGoOnInPlace)
+{
+    const Words two = {"train.train_iters=2", "checkpoint.save_weights=" + path("w.safetensors")};
+    Weights all = after({"train.train_iters=4", "optimizer.type=SGD"}, grid("one"), "all.safetensors");
+    train(kTiny, two + Words{"optimizer.type=SGD"});
+    for (const char *name : {"w.safetensors", "./w.safetensors"}) {
+        Weights before = read_weights(path("w.safetensors"));
+        train(kTiny, two + Words{"optimizer.type=SGD", "data.first_sample=16", "checkpoint.load_weights=" + path(name)},
+              2);
+        Weights next = read_weights(path("w.safetensors"));
+        EXPECT_NE(next["model.norm.weight"].values, before["model.norm.weight"].values);
+        if (name[0] == 'w')
+            expect_near_weights(next, all, 1e-5, "two and two steps");
+    }
+    EXPECT_EQ(entries(), (std::set<std::string>{"all.safetensors", "w.safetensors", "metrics"}));
 }
 
 TEST_F(CliWeights, DamagedFilesAreRefusedOnEveryGrid)

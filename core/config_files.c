@@ -1,0 +1,70 @@
+/* Files that a run would write over what it reads, or over what it also writes. */
+#include "core/config.h"
+
+#include "core/config_impl.h"
+#include "core/file.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct named_file {
+    const char *key; /* NULL: the configuration file itself */
+    const char *path;
+} named_file;
+
+static const struct plait_config_origin *origin_of(const plait_config *cfg, const char *key)
+{
+    bool negated;
+    int row = plait_config_find(key, &negated);
+    assert(row >= 0);
+    return &cfg->origins[row];
+}
+
+/* "run.yaml:7" or "override". */
+static void place_of(const plait_config *cfg, const char *key, bool column, char *out, size_t size)
+{
+    const struct plait_config_origin *o = origin_of(cfg, key);
+    int used = o->kind == PLAIT_ORIGIN_FILE ? snprintf(out, size, "%.300s:%d", cfg->file, o->line)
+                                            : snprintf(out, size, "override");
+    if (column && o->kind == PLAIT_ORIGIN_FILE && (size_t)used < size)
+        snprintf(out + used, size - (size_t)used, ":%d", o->column);
+}
+
+static void compare(plait_errors *errors, const plait_config *cfg, named_file written, named_file other)
+{
+    char at[400], there[400];
+    if (!written.path[0] || !other.path[0] || !plait_file_same(written.path, other.path))
+        return;
+    place_of(cfg, written.key, true, at, sizeof at);
+    if (other.key) {
+        place_of(cfg, other.key, false, there, sizeof there);
+        plait_errors_add(errors, "%s: %s is the same file as %s (%s): %.250s", at, written.key, other.key, there,
+                         written.path);
+    } else {
+        plait_errors_add(errors, "%s: %s is the configuration file itself: %.250s", at, written.key, written.path);
+    }
+}
+
+plait_status plait_config_check_files(const plait_config *cfg)
+{
+    const named_file weights = {"checkpoint.save_weights", cfg->checkpoint.save_weights};
+    const named_file metrics = {"logging.metrics_file", cfg->logging.metrics_file};
+    const named_file text = {"data.data_path", cfg->data.path};
+    const named_file loaded = {"checkpoint.load_weights", cfg->checkpoint.load_weights};
+    const named_file itself = {NULL, cfg->file};
+    plait_errors *errors = calloc(1, sizeof *errors);
+    if (!errors)
+        PLAIT_FAIL(OUT_OF_MEMORY, "%zu bytes to check a configuration", sizeof *errors);
+    compare(errors, cfg, weights, itself);
+    compare(errors, cfg, weights, text);
+    compare(errors, cfg, metrics, itself);
+    compare(errors, cfg, metrics, text);
+    compare(errors, cfg, metrics, loaded);
+    compare(errors, cfg, metrics, weights);
+    /* Not weights and loaded: to go on in place is what some want, and it is safe. They are read before the first step,
+     * and what is written takes their place in one piece. */
+    plait_status st = plait_errors_status(errors);
+    free(errors);
+    return st;
+}
