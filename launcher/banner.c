@@ -126,9 +126,21 @@ done:
     return st;
 }
 
+/* A stage that has nothing to do but to pass on is legal, and seldom meant. */
+static void print_empty_stages(const plait_config *cfg, FILE *out)
+{
+    const int64_t stages = cfg->parallelism.pp * cfg->parallelism.num_chunks;
+    int printed = 0;
+    for (int64_t k = 0; k < stages; k++)
+        if (plait_config_first_layer(cfg, k, stages) == plait_config_first_layer(cfg, k + 1, stages))
+            fprintf(out, "%s%lld", printed++ ? " " : "  without layers: virtual stages ", (long long)k);
+    if (printed)
+        fputc('\n', out);
+}
+
 typedef struct rank_row {
     int64_t params, counted;
-    size_t planned[PLAIT_MEM_KINDS], total, resident_before;
+    size_t planned[PLAIT_MEM_KINDS], total, host, resident_before;
 } rank_row;
 
 static void print_row(FILE *out, const plait_topology *topo, const rank_row *r)
@@ -149,20 +161,22 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
                      .counted = plait_param_list_counted(plait_engine_params(e)),
                      .resident_before = resident_before};
     int64_t counted = 0;
-    size_t most_before = 0, most_total = 0;
+    size_t most_before = 0, most_total = 0, most_host = 0;
 
     for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++) {
         mine.planned[kind] = plait_engine_ledger(e)->planned[PLAIT_TIER_DEVICE][kind];
         mine.total += mine.planned[kind];
+        mine.host += plait_engine_ledger(e)->planned[PLAIT_TIER_HOST][kind];
     }
     if (prints) {
         plait_banner_print_places(topo, cfg->parallelism.order, out);
         print_nodes(on, out);
         PLAIT_TRY(print_schedule(e, out));
+        print_empty_stages(cfg, out);
         fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
                 plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads,
                 (long long)cfg->zero.stage);
-        fprintf(out, "bytes of each rank, all of them allocated now:\n  rank %-10s %15s", "", "parameters held");
+        fprintf(out, "bytes of each rank, all of them allocated now:\n  rank %-10s %15s", "", "computes with");
         for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
             fprintf(out, " %13s", plait_mem_kind_name((plait_mem_kind)kind));
         fprintf(out, " %14s\n", "all");
@@ -173,6 +187,7 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         plait_topology there = plait_topology_at(topo, rank);
         counted += there.d == 0 ? row.counted : 0;
         most_before = row.resident_before > most_before ? row.resident_before : most_before;
+        most_host = row.host > most_host ? row.host : most_host;
         if (prints && rank < MAX_ROWS)
             print_row(out, &there, &row);
         else
@@ -182,8 +197,12 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         if (topo->world > MAX_ROWS)
             fprintf(out, "  and %d more ranks, each at most %s\n", topo->world - MAX_ROWS,
                     plait_grouped((int64_t)most_total));
-        fprintf(out, "  beside these the program, MPI and other libraries: at most %s a rank\n",
-                plait_grouped((int64_t)most_before));
+        if (cfg->zero.stage >= 2 && !cfg->zero.keep_full_gradients)
+            fprintf(out, "  %sgradients: the own 1/%d and two units on their way\n",
+                    cfg->zero.stage == 3 ? "parameters: the own part and the units gathered at a time; " : "",
+                    topo->dp);
+        fprintf(out, "  beside these at most %s a rank for the text, %s for the program, MPI and other libraries\n",
+                plait_grouped((int64_t)most_host), plait_grouped((int64_t)most_before));
         fprintf(out, "parameters of the model: %s\n", plait_grouped(counted));
         fflush(out);
     }

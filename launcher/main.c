@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "launcher/commands.h"
 #include "launcher/output.h"
+#include "launcher/stop.h"
 #include "launcher/usage.h"
 
 static const struct command {
@@ -122,7 +123,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
         return plait_status_exit_code(st);
     }
-    st = dispatch(&world, argc, argv);
+    st = plait_comm_agree(world.comm, plait_stop_guard());
+    if (st == PLAIT_OK)
+        st = dispatch(&world, argc, argv);
     if (st == PLAIT_OK && world.rank == 0) /* only rank 0 prints */
         st = plait_output_flush();
     int code = st == PLAIT_OK ? 0 : fail(&world, st);

@@ -1,7 +1,9 @@
 #include "launcher/metrics.h"
 
 #include <errno.h>
+#include <stdio_ext.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/json_out.h"
 #include "core/resident.h"
@@ -28,14 +30,22 @@ void plait_metrics_close(plait_metrics *m)
     m->out = NULL;
 }
 
-/* Every line is flushed: a run that is killed leaves whole steps. */
+/* Every line is flushed: a run that is killed leaves whole steps. After a failure too: the beginning of a line is taken
+ * back, and nothing more is written. */
 static plait_status end_line(plait_metrics *m)
 {
     fputc('\n', m->out);
     errno = 0;
-    if (fflush(m->out) != 0 || ferror(m->out))
-        PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, errno ? strerror(errno) : "an earlier write failed");
-    return PLAIT_OK;
+    if (fflush(m->out) == 0 && !ferror(m->out)) {
+        m->whole = ftello(m->out);
+        return PLAIT_OK;
+    }
+    const int error = errno;
+    __fpurge(m->out);
+    if (m->whole >= 0 && ftruncate(fileno(m->out), m->whole) != 0)
+        m->whole = -1; /* a device: nothing to take back */
+    plait_metrics_close(m);
+    PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, error ? strerror(error) : "an earlier write failed");
 }
 
 static void field(FILE *out, const char *name, double value)

@@ -14,13 +14,15 @@
 #define PLAIT_LAUNCHER_METRICS_H
 
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "parallel/engine.h"
 
 PLAIT_BEGIN_DECLS
 
 typedef struct plait_metrics {
-    FILE *out; /* NULL: none, or not rank 0 */
+    FILE *out;   /* NULL: none, or not rank 0 */
+    off_t whole; /* bytes of whole lines so far */
     char path[PLAIT_PATH_MAX];
 } plait_metrics;
 

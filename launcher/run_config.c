@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "launcher/usage.h"
 
 /* The line of rank 0's text that this rank's lacks, in `line`; false when the texts are equal. */
 static bool first_difference(const char *root, const char *mine, char *line, size_t size)
@@ -48,16 +49,22 @@ plait_status plait_run_compare(plait_world *world, const char *what, const char 
     return st;
 }
 
-int plait_run_threads(const plait_config *cfg, int local_ranks)
+/* Settles device.threads: the key, else OMP_NUM_THREADS, else ceil(cores / local ranks). */
+static plait_status settle_threads(plait_config *cfg, int local_ranks)
 {
+    enum { MOST = 4096 }; /* as the key */
     if (cfg->device.threads != PLAIT_AUTO)
-        return (int)cfg->device.threads;
+        return PLAIT_OK;
     const char *omp = getenv("OMP_NUM_THREADS");
-    if (omp && atoi(omp) > 0)
-        return atoi(omp);
+    if (omp && *omp) {
+        char first[32]; /* of a list: threads of the regions inside others follow, of which there are none */
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(omp, ","), omp);
+        return plait_option_whole("OMP_NUM_THREADS", first, 1, MOST, &cfg->device.threads);
+    }
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return (cores + local_ranks - 1) / local_ranks;
+    cfg->device.threads = (cores + local_ranks - 1) / local_ranks;
+    return PLAIT_OK;
 }
 
 plait_status plait_run_config(plait_world *world, plait_config *cfg, const char *path, const char *const *overrides,
@@ -75,7 +82,7 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
     if (world->rank == 0)
         plait_config_print_idle(cfg, stderr);
 
-    cfg->device.threads = plait_run_threads(cfg, world->local_size);
+    PLAIT_TRY(plait_comm_agree(world->comm, settle_threads(cfg, world->local_size)));
     omp_set_num_threads((int)cfg->device.threads);
     plait_bind_cores(world->local_rank, world->local_size, (int)cfg->device.threads);
     plait_comm_set_timeout(cfg->comm.timeout_minutes * 60);

@@ -16,8 +16,5 @@ PLAIT_MUST_USE plait_status plait_run_config(plait_world *world, plait_config *c
  * NULL: there was no memory to make them. Collective; every rank returns the same status. */
 PLAIT_MUST_USE plait_status plait_run_compare(plait_world *world, const char *what, const char *mine);
 
-/* Threads of a rank: device.threads, else OMP_NUM_THREADS, else ceil(cores / local ranks). */
-int plait_run_threads(const plait_config *cfg, int local_ranks);
-
 PLAIT_END_DECLS
 #endif

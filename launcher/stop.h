@@ -6,11 +6,18 @@
 
 PLAIT_BEGIN_DECLS
 
+/* Keeps both signals away from all threads that compute, now and later: a thread that does nothing else receives them.
+ * The code that oneDNN generates for a matrix product has its stack pointer in the heap while it runs, and a handler's
+ * frame would be written over what lies there. Once, before the first parallel region. */
+PLAIT_MUST_USE plait_status plait_stop_guard(void);
+/* Until then a signal ends the process at once. */
 void plait_stop_install(void);
 /* The signal's number, 0: none so far. */
 int plait_stop_requested(void);
-/* A signal on any rank is one for all: *signal is its number or 0. Collective. */
-PLAIT_MUST_USE plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, int *signal);
+/* A signal on any rank is one for all, and so is a failure that one rank has met and kept for later. *reason: the
+ * signal's number, PLAIT_STOP_FAILURE, or 0. Collective. */
+enum { PLAIT_STOP_FAILURE = 1000 };
+PLAIT_MUST_USE plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, bool failed, int *reason);
 
 PLAIT_END_DECLS
 #endif

@@ -19,7 +19,14 @@ typedef struct run {
     plait_training training;
     plait_metrics metrics;
     plait_progress progress;
+    plait_status written; /* of the metrics, on rank 0: training need not be lost with them */
 } run;
+
+static void note_written(run *r, plait_status st)
+{
+    if (r->written == PLAIT_OK)
+        r->written = st;
+}
 
 /* CONFIG and overrides: there are no options. */
 static plait_status check_arguments(int argc, char **argv)
@@ -60,7 +67,8 @@ static plait_status train_step(run *r, int64_t step)
                              .result = &info.result,
                              .memory = plait_layout_total(plait_engine_layout(r->training.engine))};
     plait_progress_step_done(&r->progress, &s);
-    return plait_metrics_step(&r->metrics, step, &info.result, info.lr, (double)s.tokens / seconds, seconds);
+    note_written(r, plait_metrics_step(&r->metrics, step, &info.result, info.lr, (double)s.tokens / seconds, seconds));
+    return PLAIT_OK;
 }
 
 static plait_status evaluate(run *r, int64_t after_step)
@@ -68,7 +76,8 @@ static plait_status evaluate(run *r, int64_t after_step)
     double loss;
     PLAIT_TRY(plait_training_evaluate(&r->training, &loss));
     plait_progress_eval(&r->progress, after_step, loss);
-    return plait_metrics_eval(&r->metrics, after_step, loss);
+    note_written(r, plait_metrics_eval(&r->metrics, after_step, loss));
+    return PLAIT_OK;
 }
 
 static plait_status save(run *r)
@@ -89,12 +98,14 @@ static plait_status train(run *r)
     plait_stop_install();
     for (int64_t step = 1; step <= iterations && !signal; step++) {
         PLAIT_TRY(train_step(r, step));
-        PLAIT_TRY(plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), &signal));
+        PLAIT_TRY(
+            plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), r->written != PLAIT_OK, &signal));
         if (interval > 0 && !signal && (step % interval == 0 || step == iterations))
             PLAIT_TRY(evaluate(r, step));
     }
     plait_progress_end(&r->progress);
     PLAIT_TRY(save(r));
+    PLAIT_TRY(plait_comm_agree(r->world->comm, r->written));
     PLAIT_TRY(plait_metrics_end(&r->metrics, r->training.engine, r->training.resident_before));
     fflush(stdout);
     if (!signal)

@@ -66,6 +66,12 @@ static double own_loss(const plait_engine *e)
     return e->topo.p == e->topo.pp - 1 && e->topo.t == 0 ? e->parts.scalars->loss : 0.0;
 }
 
+/* Which NaN it is depends on the order of operands: printed as "-nan" it would look like news. */
+static double without_sign_of_nan(double x)
+{
+    return isnan(x) ? NAN : x;
+}
+
 static void reset_traffic(plait_engine *e)
 {
     plait_group_comm all[PLAIT_GROUP_COMMS];
@@ -123,9 +129,9 @@ plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros,
     PLAIT_TRY(plait_zero_reduce_rest(e->parts.zero));
     PLAIT_TRY(gather_sums(e, sums));
 
-    double norm = sqrt(sums[PLAIT_STEP_SQUARES]);
+    double norm = without_sign_of_nan(sqrt(sums[PLAIT_STEP_SQUARES]));
     bool overflow = sums[PLAIT_STEP_FOUND_INF] > 0 || !isfinite(norm);
-    *out = (plait_step_result){.loss = sums[PLAIT_STEP_LOSS] / counted,
+    *out = (plait_step_result){.loss = without_sign_of_nan(sums[PLAIT_STEP_LOSS] / counted),
                                .grad_norm = norm,
                                .loss_scale = e->scaler.scale,
                                .skipped = overflow,
@@ -158,7 +164,7 @@ plait_status plait_engine_evaluate(plait_engine *e, double *loss)
     sums[0] = own_loss(e);
     sums[1] = 0;
     PLAIT_TRY(sum_over_world(e, sums, 2));
-    *loss = sums[0] / counted;
+    *loss = without_sign_of_nan(sums[0] / counted);
     if (!isfinite(*loss))
         return together(e, plait_error_set(PLAIT_NUMERIC, __FILE__, __LINE__, "evaluation: the loss is %f", *loss));
     return PLAIT_OK;

@@ -121,6 +121,25 @@ TEST_F(CliOutput, TheBannerShowsGridGroupsScheduleAndBytes)
     }
 }
 
+TEST_F(CliOutput, TheBannerSaysWhatOneMightOverlook)
+{
+    Trained r = train(kTiny, {"train.train_iters=1", "model.num_layers=2", "parallelism.pp=4"}, 4);
+    EXPECT_NE(r.outcome.out.find("without layers: virtual stages 0 2\n"), std::string::npos) << r.outcome;
+    r = train(kTiny, {"train.train_iters=1", "zero_optimization.stage=3"}, 2);
+    EXPECT_EQ(r.outcome.out.find("without layers"), std::string::npos) << r.outcome;
+    EXPECT_NE(r.outcome.out.find("parameters: the own part and the units gathered at a time; gradients: the own 1/2"),
+              std::string::npos)
+        << r.outcome;
+    int64_t host = 0;
+    for (const MemoryRow &m : r.metrics.memory)
+        host += m.rank == 0 && m.tier == "host" ? m.planned : 0;
+    std::string digits = std::to_string(host);
+    ASSERT_GT(host, 1000);
+    digits.insert(digits.size() - 3, ",");
+    EXPECT_NE(r.outcome.out.find("beside these at most " + digits + " a rank for the text"), std::string::npos)
+        << digits << r.outcome;
+}
+
 TEST_F(CliOutput, EvaluationIsOnTheSameSamplesForEveryGrid)
 {
     Words every = {"train.train_iters=4", "train.eval_interval=2", "data.split=80,20,0"};

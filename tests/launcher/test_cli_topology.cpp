@@ -383,15 +383,26 @@ int threads_of(pid_t pid)
 
 TEST_F(CliTopology, ThreadsARankAreThoseOfTheEnvironmentOrTheCores)
 {
-    auto banner = [&](const std::string &variable) {
+    auto started = [&](const std::string &variable) {
         Command c = plait({"train", kTiny, "train.train_iters=1"});
-        Outcome o = c.set("OMP_NUM_THREADS", variable).run();
+        return c.set("OMP_NUM_THREADS", variable).run();
+    };
+    auto banner = [&](const std::string &variable) {
+        Outcome o = started(variable);
         EXPECT_EQ(o.code, 0) << o;
         return o.out;
     };
     auto text = [](int threads) { return " " + std::to_string(threads) + " threads a rank"; };
     EXPECT_NE(banner("3").find(text(3)), std::string::npos) << banner("3");
+    EXPECT_NE(banner("3,2").find(text(3)), std::string::npos) << banner("3,2");
     EXPECT_NE(banner("").find(text(number_of_cores())), std::string::npos) << banner("");
+    for (const char *wrong : {"0", "-1", "1e3", "4097", "99999999999", "many"}) {
+        Outcome o = started(wrong);
+        EXPECT_EQ(o.code, 2) << wrong << o;
+        EXPECT_NE(o.err.find(std::string("OMP_NUM_THREADS takes a whole number from 1 to 4096, not '") + wrong),
+                  std::string::npos)
+            << o;
+    }
 }
 
 /* Threads that spin for long take the cores from each other. The OpenMP library says how it waits. */

@@ -104,7 +104,7 @@ class Loop
         ok(plait_metrics_step(&metrics_, step, &result, 1e-3, 1e4, 0.1));
 
         int signal;
-        ok(plait_stop_agree(t.world->comm, plait_engine_exec(t.engine), &signal));
+        ok(plait_stop_agree(t.world->comm, plait_engine_exec(t.engine), false, &signal));
 
         double loss;
         ok(plait_training_evaluate(&t, &loss));
