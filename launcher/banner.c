@@ -20,11 +20,11 @@ const char *plait_grouped(int64_t n)
     return out;
 }
 
-static void print_grid(const plait_topology *topo, const char *order, FILE *out)
+static void print_grid(const plait_topology *topo, const plait_config *cfg, FILE *out)
 {
     const int replica = topo->tp * topo->pp;
     fprintf(out, "ranks: %d = tensor %d x pipeline %d x data %d, order %s\n", topo->world, topo->tp, topo->pp, topo->dp,
-            order);
+            cfg->parallelism.order);
     const int drawn = topo->dp * replica <= MAX_ROWS ? topo->dp : MAX_ROWS / replica;
     for (int d = 0; d < drawn; d++) {
         fprintf(out, "  data %-3d", d);
@@ -66,12 +66,14 @@ static void print_nodes(const plait_world *world, FILE *out)
     fputc('\n', out);
 }
 
-/* Each group of a kind once: by the rank that comes first in it. */
-static void print_groups(const plait_topology *topo, FILE *out)
+/* Each group of a kind once: by the rank that comes first in it. First and last stage talk about a tied head only. */
+static void print_groups(const plait_topology *topo, const plait_config *cfg, FILE *out)
 {
     int ranks[topo->world];
     for (int kind = 0; kind < PLAIT_GROUPS; kind++) {
         int printed = 0, more = 0;
+        if (kind == PLAIT_GROUP_EMBEDDING && !cfg->model.tie_word_embeddings)
+            continue;
         for (int rank = 0; rank < topo->world; rank++) {
             plait_topology there = plait_topology_at(topo, rank);
             int n = plait_topology_group(&there, (plait_group)kind, ranks);
@@ -95,10 +97,10 @@ static void print_groups(const plait_topology *topo, FILE *out)
     }
 }
 
-void plait_banner_print_places(const plait_topology *topo, const char *order, FILE *out)
+void plait_banner_print_places(const plait_topology *topo, const plait_config *cfg, FILE *out)
 {
-    print_grid(topo, order, out);
-    print_groups(topo, out);
+    print_grid(topo, cfg, out);
+    print_groups(topo, cfg, out);
 }
 
 static plait_status print_schedule(const plait_engine *e, FILE *out)
@@ -169,7 +171,7 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         mine.host += plait_engine_ledger(e)->planned[PLAIT_TIER_HOST][kind];
     }
     if (prints) {
-        plait_banner_print_places(topo, cfg->parallelism.order, out);
+        plait_banner_print_places(topo, cfg, out);
         print_nodes(on, out);
         PLAIT_TRY(print_schedule(e, out));
         print_empty_stages(cfg, out);

@@ -15,7 +15,7 @@ PLAIT_MUST_USE plait_status plait_banner_print(const plait_world *on, plait_engi
                                                FILE *out);
 
 /* The grid and the groups alone. Of more than 64 ranks, or groups of a kind, the rest is counted. */
-void plait_banner_print_places(const plait_topology *topo, const char *order, FILE *out);
+void plait_banner_print_places(const plait_topology *topo, const plait_config *cfg, FILE *out);
 
 /* "1,234,567" into a static ring of four. */
 const char *plait_grouped(int64_t n);

@@ -26,7 +26,7 @@ plait_status plait_command_version(plait_world *world, int argc, char **argv)
         return PLAIT_OK;
     MPI_Get_library_version(mpi, &length);
     printf("plait %s\n", PLAIT_VERSION);
-    printf("MPI: %.*s\n", (int)strcspn(mpi, "\n"), mpi);
+    printf("%.*s\n", (int)strcspn(mpi, "\n"), mpi);
     printf("libyaml %s, matrix products by %s\n", yaml_get_version_string(), PLAIT_GEMM_LIBRARY);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         const plait_kernels *k;

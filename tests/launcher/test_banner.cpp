@@ -9,7 +9,7 @@
 namespace
 {
 
-std::string places(int tp, int pp, int dp)
+std::string places(int tp, int pp, int dp, const char *more = "train.seed=1")
 {
     plait_config cfg;
     plait_topology topo;
@@ -19,14 +19,15 @@ std::string places(int tp, int pp, int dp)
                                "model.hidden_size=3072",
                                "model.num_attention_heads=3072",
                                "model.kv_channels=1",
-                               "model.num_layers=128"};
-    EXPECT_EQ(plait_config_load(&cfg, nullptr, overrides, 6), PLAIT_OK) << plait_error_text();
+                               "model.num_layers=128",
+                               more};
+    EXPECT_EQ(plait_config_load(&cfg, nullptr, overrides, 7), PLAIT_OK) << plait_error_text();
     EXPECT_EQ(plait_config_resolve(&cfg, tp * pp * dp), PLAIT_OK) << plait_error_text();
     EXPECT_EQ(plait_topology_of(&cfg, tp * pp * dp, 0, &topo), PLAIT_OK) << plait_error_text();
     char *text = nullptr;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    plait_banner_print_places(&topo, cfg.parallelism.order, out);
+    plait_banner_print_places(&topo, &cfg, out);
     fclose(out);
     std::string s(text, size);
     free(text);
@@ -75,4 +76,10 @@ TEST(Banner, SaysWhenNotEvenOneReplicaIsDrawn)
     EXPECT_EQ(count(s, "    p0"), 0) << s;
     EXPECT_EQ(line(s, "  not drawn"), "  not drawn: data 0 to 1, 96 ranks each") << s;
     EXPECT_NE(line(s, "  data  ").find(" and 32 more"), std::string::npos) << s;
+}
+
+TEST(Banner, HasAGroupOfEmbeddingsForATiedHead)
+{
+    EXPECT_EQ(line(places(1, 2, 1, "model.tie_word_embeddings=true"), "  embedding"), "  embedding  [0 1]");
+    EXPECT_EQ(line(places(1, 2, 1, "model.tie_word_embeddings=false"), "  embedding"), "");
 }
