@@ -4,7 +4,6 @@
 #include "core/config_impl.h"
 #include "core/file.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,36 +12,19 @@ typedef struct named_file {
     const char *path;
 } named_file;
 
-static const struct plait_config_origin *origin_of(const plait_config *cfg, const char *key)
-{
-    bool negated;
-    int row = plait_config_find(key, &negated);
-    assert(row >= 0);
-    return &cfg->origins[row];
-}
-
-/* "run.yaml:7" or "override". */
-static void place_of(const plait_config *cfg, const char *key, bool column, char *out, size_t size)
-{
-    const struct plait_config_origin *o = origin_of(cfg, key);
-    int used = o->kind == PLAIT_ORIGIN_FILE ? snprintf(out, size, "%.300s:%d", cfg->file, o->line)
-                                            : snprintf(out, size, "override");
-    if (column && o->kind == PLAIT_ORIGIN_FILE && (size_t)used < size)
-        snprintf(out + used, size - (size_t)used, ":%d", o->column);
-}
-
 static void compare(plait_errors *errors, const plait_config *cfg, named_file written, named_file other)
 {
     char at[400], there[400];
     if (!written.path[0] || !other.path[0] || !plait_file_same(written.path, other.path))
         return;
-    place_of(cfg, written.key, true, at, sizeof at);
+    plait_config_place(cfg, written.key, at, sizeof at);
     if (other.key) {
-        place_of(cfg, other.key, false, there, sizeof there);
-        plait_errors_add(errors, "%s: %s is the same file as %s (%s): %.250s", at, written.key, other.key, there,
+        plait_config_place(cfg, other.key, there, sizeof there);
+        there[strlen(there) - 2] = '\0'; /* without its ": "; every path is given somewhere */
+        plait_errors_add(errors, "%s%s is the same file as %s (%s): %.250s", at, written.key, other.key, there,
                          written.path);
     } else {
-        plait_errors_add(errors, "%s: %s is the configuration file itself: %.250s", at, written.key, written.path);
+        plait_errors_add(errors, "%s%s is the configuration file itself: %.250s", at, written.key, written.path);
     }
 }
 

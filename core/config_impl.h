@@ -146,6 +146,9 @@ struct plait_config_origin {
     int line, column; /* in the file, 0 for none */
 };
 
+/* "run.yaml:7:3: " or "override: ", where the key's value was given; "" for one that was not. */
+void plait_config_place(const plait_config *cfg, const char *path, char *out, size_t size);
+
 /* Fills the auto values that do not depend on the number of ranks. */
 void plait_config_derive(plait_config *cfg);
 

@@ -25,6 +25,16 @@ static int row_of(const char *path)
     return row;
 }
 
+void plait_config_place(const plait_config *cfg, const char *path, char *out, size_t size)
+{
+    const struct plait_config_origin *o = &cfg->origins[row_of(path)];
+    out[0] = '\0';
+    if (o->kind == PLAIT_ORIGIN_FILE)
+        snprintf(out, size, "%.300s:%d:%d: ", cfg->file, o->line, o->column);
+    else if (o->kind == PLAIT_ORIGIN_OVERRIDE)
+        snprintf(out, size, "override: ");
+}
+
 static bool is_given(const plait_config *cfg, const char *path)
 {
     plait_origin_kind kind = cfg->origins[row_of(path)].kind;
@@ -90,11 +100,7 @@ static void clash(checker *c, const char *path, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const struct plait_config_origin *o = &c->cfg->origins[row_of(path)];
-    if (o->kind == PLAIT_ORIGIN_FILE)
-        snprintf(where, sizeof where, "%.300s:%d:%d: ", c->cfg->file, o->line, o->column);
-    else if (o->kind == PLAIT_ORIGIN_OVERRIDE)
-        snprintf(where, sizeof where, "override: ");
+    plait_config_place(c->cfg, path, where, sizeof where);
     plait_errors_add(&c->errors, "%s%s %s", where, path, text);
 }
 
@@ -364,6 +370,32 @@ static int64_t settle_dp(checker *c, int world)
     return cfg->parallelism.dp = world / (tp * pp);
 }
 
+/* Sizes of the global batch while it grows; `together`: samples of one micro-batch of all data ranks. */
+static void check_rampup(checker *c, ll together)
+{
+    enum { MOST_SIZES = 512 }; /* a schedule is made for each before the first step */
+    const plait_config *cfg = c->cfg;
+    ll start = cfg->batch.rampup_start, by = cfg->batch.rampup_increment, global = cfg->batch.global_batch_size;
+    ll micro = cfg->batch.micro_batch_size, d = together / micro;
+    if (start % together != 0)
+        clash(c, "batch.rampup_batch_size",
+              "start %lld is not a multiple of micro_batch_size %lld * data ranks %lld = %lld", start, micro, d,
+              together);
+    if (by % together != 0)
+        clash(c, "batch.rampup_batch_size",
+              "increment %lld is not a multiple of micro_batch_size %lld * data ranks %lld = %lld", by, micro, d,
+              together);
+    if (start >= global)
+        clash(c, "batch.rampup_batch_size", "start %lld is not below global_batch_size %lld", start, global);
+    else if ((global - start) % by != 0)
+        clash(c, "batch.rampup_batch_size",
+              "global_batch_size %lld - start %lld = %lld is not a multiple of increment %lld", global, start,
+              global - start, by);
+    else if ((global - start) / by + 1 > MOST_SIZES)
+        clash(c, "batch.rampup_batch_size", "from %lld to global_batch_size %lld by %lld are %lld sizes, above %d",
+              start, global, by, (global - start) / by + 1, MOST_SIZES);
+}
+
 static void settle_batch(checker *c, int64_t dp, int world)
 {
     plait_config *cfg = c->cfg;
@@ -410,23 +442,8 @@ static void settle_batch(checker *c, int64_t dp, int world)
     cfg->batch.accumulation = accum;
     cfg->batch.global_batch_size = global;
 
-    if (micro < 1 || !is_given(cfg, "batch.rampup_batch_size"))
-        return; /* no micro-batch at all has been said above */
-    ll start = cfg->batch.rampup_start, by = cfg->batch.rampup_increment;
-    if (start % (micro * d) != 0)
-        clash(c, "batch.rampup_batch_size",
-              "start %lld is not a multiple of micro_batch_size %lld * data ranks %lld = %lld", start, micro, d,
-              micro * d);
-    if (by % (micro * d) != 0)
-        clash(c, "batch.rampup_batch_size",
-              "increment %lld is not a multiple of micro_batch_size %lld * data ranks %lld = %lld", by, micro, d,
-              micro * d);
-    if (start >= global)
-        clash(c, "batch.rampup_batch_size", "start %lld is not below global_batch_size %lld", start, global);
-    else if ((global - start) % by != 0)
-        clash(c, "batch.rampup_batch_size",
-              "global_batch_size %lld - start %lld = %lld is not a multiple of increment %lld", global, start,
-              global - start, by);
+    if (micro >= 1 && is_given(cfg, "batch.rampup_batch_size")) /* no micro-batch at all has been said above */
+        check_rampup(c, micro * d);
 }
 
 static int64_t gcd(int64_t a, int64_t b)

@@ -152,8 +152,8 @@ static plait_status take_name(plait_file_temporary *t)
     PLAIT_FAIL(IO, "write %s: cannot create a file beside it: %s", t->path, strerror(errno));
 }
 
-/* A file without a name vanishes with its process, however that ends. -1: this file system has none, or no way to name
- * it later. */
+/* A file without a name vanishes with its process, however that ends. -1: this file system has none, or there is
+ * no /proc to name it through later. */
 static int open_unnamed(const char *directory)
 {
     char link[40];

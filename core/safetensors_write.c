@@ -111,7 +111,7 @@ static plait_status check_space(const plait_st_writer *w)
 static plait_status create_file(plait_st_writer *w)
 {
     struct rlimit limit;
-    /* Growing past this limit would be answered with a signal that ends the process. */
+    /* Said with both numbers, before blocks are reserved. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && (rlim_t)w->bytes > limit.rlim_cur)
         PLAIT_FAIL(IO, "write %s: %lld bytes are above the process's file size limit of %llu", w->path,
                    (long long)w->bytes, (unsigned long long)limit.rlim_cur);

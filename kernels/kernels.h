@@ -11,8 +11,7 @@
  * ("sequence first", so that a slice of the sequence is a contiguous block of rows). N is the number of rows.
  *  - `dx` is written; `dw`, `db` are added to (micro-batches share them); where noted an output may alias an input.
  *    A backward function accepts dx or dw (with db) NULL and then leaves that part out.
- *  - Sums go to a wider or wide lane in an order fixed by the shapes, whatever the number of threads. Only in gemm,
- * which may be a library's, the order may depend on that number too.
+ *  - Sums go to a wider or wide lane in an order fixed by the shapes, whatever the number of threads.
  *  - Everything is checked before a run (plait_kernels_find, the model's shapes); a function fails only when its
  * library does.
  */

@@ -15,7 +15,7 @@ build=(build-essential cmake ninja-build pkg-config mpich libmpich-dev libyaml-d
 quick=("${build[@]}" bible-kjv)
 # libomp-dev is the OpenMP of clang; git lists the files that the checks look at; the last two are for tests over several
 # nodes.
-test=("${build[@]}" libgtest-dev clang libomp-dev clang-format clang-tidy git iproute2 python3-venv)
+test=("${build[@]}" libgtest-dev libopenblas-dev clang libomp-dev clang-format clang-tidy git iproute2 python3-venv)
 
 usage() {
     sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2

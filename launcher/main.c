@@ -118,14 +118,14 @@ int main(int argc, char **argv)
     /* A reader that left and a file beyond its limit are write errors, said as such. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    plait_status st = plait_world_init(&world, &argc, &argv);
+    plait_status st = plait_stop_guard(); /* before MPI has threads */
+    if (st == PLAIT_OK)
+        st = plait_world_init(&world, &argc, &argv);
     if (st != PLAIT_OK) {
         fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
         return plait_status_exit_code(st);
     }
-    st = plait_comm_agree(world.comm, plait_stop_guard());
-    if (st == PLAIT_OK)
-        st = dispatch(&world, argc, argv);
+    st = dispatch(&world, argc, argv);
     if (st == PLAIT_OK && world.rank == 0) /* only rank 0 prints */
         st = plait_output_flush();
     int code = st == PLAIT_OK ? 0 : fail(&world, st);

@@ -42,8 +42,8 @@ static plait_status end_line(plait_metrics *m)
     }
     const int error = errno;
     __fpurge(m->out);
-    if (m->whole >= 0 && ftruncate(fileno(m->out), m->whole) != 0)
-        m->whole = -1; /* a device: nothing to take back */
+    const bool cut = m->whole >= 0 && ftruncate(fileno(m->out), m->whole) == 0;
+    (void)cut; /* or not: a device has nothing to take back */
     plait_metrics_close(m);
     PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, error ? strerror(error) : "an earlier write failed");
 }

@@ -1,4 +1,4 @@
-/* launcher/metrics.h: logging.metrics_file, one JSON object a line.
+/* launcher/metrics.h: logging.metrics_file, one JSON object a line (docs/running.md has it as a table).
  *
  *   {"step":1,"loss":..,"loss_hex":"0x1.6p+2","grad_norm":..,"lr":..,"loss_scale":..,"skipped":0,"counted_tokens":..,
  *    "tokens_per_second":..,"step_seconds":..}

@@ -21,7 +21,7 @@ static bool first_difference(const char *root, const char *mine, char *line, siz
             return true;
         }
     }
-    snprintf(line, size, "one has more keys");
+    snprintf(line, size, "one has more lines");
     return *root != *mine;
 }
 
@@ -58,7 +58,8 @@ static plait_status settle_threads(plait_config *cfg, int local_ranks)
     const char *omp = getenv("OMP_NUM_THREADS");
     if (omp && *omp) {
         char first[32]; /* of a list: threads of the regions inside others follow, of which there are none */
-        snprintf(first, sizeof first, "%.*s", (int)strcspn(omp, ","), omp);
+        omp += strspn(omp, " \t");
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(omp, ", \t"), omp);
         return plait_option_whole("OMP_NUM_THREADS", first, 1, MOST, &cfg->device.threads);
     }
     cpu_set_t set;

@@ -3,12 +3,13 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t requested;
+static atomic_int requested; /* lock-free: for a handler and for other threads */
 
-static sigset_t both(void)
+static sigset_t stopping_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -20,7 +21,7 @@ static sigset_t both(void)
 static void *receive_signals(void *unused)
 {
     (void)unused;
-    const sigset_t set = both();
+    const sigset_t set = stopping_signals();
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     for (;;)
         pause();
@@ -29,7 +30,7 @@ static void *receive_signals(void *unused)
 
 plait_status plait_stop_guard(void)
 {
-    const sigset_t set = both();
+    const sigset_t set = stopping_signals();
     pthread_attr_t attributes;
     pthread_t thread;
     /* Threads inherit what is blocked: those of OpenMP come later. */

@@ -1,4 +1,5 @@
-/* launcher/stop.h: SIGINT and SIGTERM ask for an end after the step. A second one ends the process at once. */
+/* launcher/stop.h: what ends a run before its last step: SIGINT or SIGTERM, after the step (a second one ends the
+ * process at once), or a failure that can wait until the weights are saved. */
 #ifndef PLAIT_LAUNCHER_STOP_H
 #define PLAIT_LAUNCHER_STOP_H
 

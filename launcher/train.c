@@ -19,13 +19,13 @@ typedef struct run {
     plait_training training;
     plait_metrics metrics;
     plait_progress progress;
-    plait_status written; /* of the metrics, on rank 0: training need not be lost with them */
+    plait_status metrics_status; /* the first failure to write them, on rank 0: training need not be lost with it */
 } run;
 
-static void note_written(run *r, plait_status st)
+static void note_metrics(run *r, plait_status st)
 {
-    if (r->written == PLAIT_OK)
-        r->written = st;
+    if (r->metrics_status == PLAIT_OK)
+        r->metrics_status = st;
 }
 
 /* CONFIG and overrides: there are no options. */
@@ -67,7 +67,7 @@ static plait_status train_step(run *r, int64_t step)
                              .result = &info.result,
                              .memory = plait_layout_total(plait_engine_layout(r->training.engine))};
     plait_progress_step_done(&r->progress, &s);
-    note_written(r, plait_metrics_step(&r->metrics, step, &info.result, info.lr, (double)s.tokens / seconds, seconds));
+    note_metrics(r, plait_metrics_step(&r->metrics, step, &info.result, info.lr, (double)s.tokens / seconds, seconds));
     return PLAIT_OK;
 }
 
@@ -76,7 +76,7 @@ static plait_status evaluate(run *r, int64_t after_step)
     double loss;
     PLAIT_TRY(plait_training_evaluate(&r->training, &loss));
     plait_progress_eval(&r->progress, after_step, loss);
-    note_written(r, plait_metrics_eval(&r->metrics, after_step, loss));
+    note_metrics(r, plait_metrics_eval(&r->metrics, after_step, loss));
     return PLAIT_OK;
 }
 
@@ -94,25 +94,25 @@ static plait_status save(run *r)
 static plait_status train(run *r)
 {
     const int64_t iterations = r->cfg.train.train_iters, interval = r->cfg.train.eval_interval;
-    int signal = 0;
+    int stop = 0;
     plait_stop_install();
-    for (int64_t step = 1; step <= iterations && !signal; step++) {
+    for (int64_t step = 1; step <= iterations && !stop; step++) {
         PLAIT_TRY(train_step(r, step));
-        PLAIT_TRY(
-            plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), r->written != PLAIT_OK, &signal));
-        if (interval > 0 && !signal && (step % interval == 0 || step == iterations))
+        PLAIT_TRY(plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), r->metrics_status != PLAIT_OK,
+                                   &stop));
+        if (interval > 0 && !stop && (step % interval == 0 || step == iterations))
             PLAIT_TRY(evaluate(r, step));
     }
     plait_progress_end(&r->progress);
     PLAIT_TRY(save(r));
-    PLAIT_TRY(plait_comm_agree(r->world->comm, r->written));
+    PLAIT_TRY(plait_comm_agree(r->world->comm, r->metrics_status));
     PLAIT_TRY(plait_metrics_end(&r->metrics, r->training.engine, r->training.resident_before));
     fflush(stdout);
-    if (!signal)
+    if (!stop)
         return PLAIT_OK;
     return plait_comm_agree(
-        r->world->comm, plait_error_set(PLAIT_STOPPED, __FILE__, __LINE__, "signal %d (%s)%s", signal,
-                                        strsignal(signal), r->cfg.checkpoint.save_weights[0] ? ", weights saved" : ""));
+        r->world->comm, plait_error_set(PLAIT_STOPPED, __FILE__, __LINE__, "signal %d (%s)%s", stop, strsignal(stop),
+                                        r->cfg.checkpoint.save_weights[0] ? ", weights saved" : ""));
 }
 
 plait_status plait_command_train(plait_world *world, int argc, char **argv)

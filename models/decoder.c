@@ -315,6 +315,18 @@ static plait_status make_chunks(plait_decoder *m)
     return PLAIT_OK;
 }
 
+/* Attention of no samples: an error when not even its smallest tiles fit into scratch, before the first step. */
+static plait_status check_scratch(const plait_decoder *m)
+{
+    const plait_attention none = {.seq = m->dims.seq,
+                                  .heads = m->dims.heads,
+                                  .kv_heads = m->dims.kv_heads,
+                                  .head_dim = m->dims.head_dim,
+                                  .scale = 1};
+    PLAIT_TRY(m->a.ex->k->attention_fwd(m->a.ex, &none));
+    return m->a.ex->k->attention_bwd(m->a.ex, &none);
+}
+
 void plait_decoder_destroy(plait_stage *stage)
 {
     plait_decoder *m = stage->self;
@@ -350,6 +362,7 @@ plait_status plait_decoder_create(const plait_architecture *arch, const plait_mo
     PLAIT_TRY_TO(done, st, plait_decoder_build(arch, args->cfg, args->topo, &again, &m->units));
     PLAIT_TRY_TO(done, st, make_chunks(m));
     PLAIT_TRY_TO(done, st, take_shared(m));
+    PLAIT_TRY_TO(done, st, check_scratch(m));
 done:
     plait_param_list_deinit(&again);
     if (st != PLAIT_OK)

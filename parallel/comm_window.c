@@ -85,10 +85,15 @@ plait_status plait_comm_window_create(plait_comm *c, const plait_comm_staging *s
 {
     struct plait_comm_window *w = calloc(1, sizeof *w);
     char **base = calloc((size_t)c->size, sizeof *base);
-    if (!w || !base) {
+    plait_status st = PLAIT_OK;
+    if (!w || !base)
+        st = plait_error_set(PLAIT_OUT_OF_MEMORY, __FILE__, __LINE__,
+                             "no memory for the record of a window of %d ranks", c->size);
+    st = plait_comm_agree(c, st); /* the allocation waits for all of them, without end */
+    if (st != PLAIT_OK) {
         free(w);
         free(base);
-        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of a window of %d ranks", c->size);
+        return st;
     }
     void *mine = NULL;
     int e = MPI_Win_allocate_shared((MPI_Aint)s->total, 1, MPI_INFO_NULL, c->mpi, &mine, &w->win);
@@ -102,7 +107,7 @@ plait_status plait_comm_window_create(plait_comm *c, const plait_comm_staging *s
         free(w);
         return plait_comm_mpi_fail(__FILE__, __LINE__, "MPI_Win_allocate_shared", e);
     }
-    /* Touched here, by its owner: the pages are near it, and the next reservation sees what is left. */
+    /* Touched here, by its owner: the pages are near it. */
     memset(mine, 0, s->total);
     w->base = base;
     c->window = w;

@@ -208,8 +208,9 @@ plait_status plait_weights_save(plait_engine *e, const char *path)
     s.buffer = malloc(CHUNK * sizeof(double));
     if (!s.buffer)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a chunk of %d weights", CHUNK);
-    /* Ranks that have nothing to send wait for the whole file, which takes as long as the disk does. */
-    plait_comm_set_timeout(INFINITY);
+    /* The others wait for the one that writes, which takes as long as the disk does; it waits for nobody's disk. */
+    if (!writes)
+        plait_comm_set_timeout(INFINITY);
     PLAIT_TRY_TO(done, st, plait_comm_agree(world, writes ? open_writer(&s, path) : PLAIT_OK));
     PLAIT_TRY_TO(done, st, move_all(&s));
     plait_st_writer *writer = s.writer;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds Plait in three ways and runs its tests and checks.
+# Builds Plait in four ways and runs its tests and checks.
 #
 #   tests/run.sh [--full] [--no-install]
 #
@@ -7,7 +7,8 @@
 # 2. dev      gcc, Debug, ASan and UBSan: the tests with label `unit`
 #    clang    clang, Release: the tests with label `unit`
 #    release  gcc, Release: every test but those with label `full`; with --full these too
-#    Warnings are errors in all three.
+#    openblas gcc, Release, with the other library of matrix products: the tests of kernels that use it
+#    Warnings are errors in all of them.
 # 3. .ci/check-layers, .ci/check-format, .ci/check-tidy
 #
 # Goes on after a failure, so that one run shows all of them. The last line is "N passed, N failed": tests of all ctest
@@ -93,6 +94,9 @@ for preset in dev clang release; do
     build $preset && tests $preset $preset
     if [ $preset = release ] && [ $full = 1 ]; then tests full release; fi
 done
+must "configure openblas" cmake --preset openblas &&
+    must "build openblas" cmake --build --preset openblas -j "$jobs" -t test_conformance test_cpu &&
+    tests openblas openblas
 must layers .ci/check-layers
 must format .ci/check-format
 must tidy .ci/check-tidy build/clang

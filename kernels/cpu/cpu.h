@@ -1,7 +1,7 @@
 /* kernels/cpu/cpu.h: the fast tables for processors.
  *
  * The same sources are compiled several times, for plain C, AVX2 and AVX-512, and for fp32, bf16 and fp16; a table is
- * chosen at run time. Results do not depend on the number of threads, except inside the library of matrix products.
+ * chosen at run time. Results do not depend on the number of threads.
  */
 #ifndef PLAIT_KERNELS_CPU_CPU_H
 #define PLAIT_KERNELS_CPU_CPU_H

@@ -209,13 +209,13 @@ TEST(ConfigOutputs, AreNoInputsAndNotOneAnother)
     const std::string data = "data:\n  data_path: a\n", load = "checkpoint:\n  load_weights: a\n",
                       save = "checkpoint:\n  save_weights: a\n", metrics = "logging:\n  metrics_file: ./a\n";
     EXPECT_EQ(clashes(data + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as data.data_path "
-                                       "(D/t.yaml:2): D/./a");
+                                       "(D/t.yaml:2:3): D/./a");
     EXPECT_EQ(clashes(load + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as "
-                                       "checkpoint.load_weights (D/t.yaml:2): D/./a");
+                                       "checkpoint.load_weights (D/t.yaml:2:3): D/./a");
     EXPECT_EQ(clashes(data + save),
-              "D/t.yaml:4:3: checkpoint.save_weights is the same file as data.data_path (D/t.yaml:2): D/a");
+              "D/t.yaml:4:3: checkpoint.save_weights is the same file as data.data_path (D/t.yaml:2:3): D/a");
     EXPECT_EQ(clashes(save + metrics), "D/t.yaml:4:3: logging.metrics_file is the same file as "
-                                       "checkpoint.save_weights (D/t.yaml:2): D/./a");
+                                       "checkpoint.save_weights (D/t.yaml:2:3): D/./a");
     EXPECT_EQ(clashes("logging:\n  metrics_file: t.yaml\n"),
               "D/t.yaml:2:3: logging.metrics_file is the configuration file itself: D/t.yaml");
     EXPECT_EQ(clashes("checkpoint:\n  save_weights: t.yaml\n"),

@@ -172,6 +172,8 @@ const Clash kClashes[] = {
      "batch.gradient_accumulation_steps=4 batch.global_batch_size=4 batch.rampup_batch_size=[2,1,100]",
      "override: batch.global_batch_size 4 is not a multiple of gradient_accumulation_steps 4 * data ranks 2 = 8 (data "
      "2 = 2 ranks / (tensor 1 * pipeline 1))"},
+    {"rampup_of_many_sizes", 1, "batch.global_batch_size=1000 batch.rampup_batch_size=[1,1,5000]",
+     "override: batch.rampup_batch_size from 1 to global_batch_size 1000 by 1 are 1000 sizes, above 512"},
     {"rampup_down", 1, "batch.global_batch_size=8 batch.rampup_batch_size=[8,4,100]",
      "override: batch.rampup_batch_size start 8 is not below global_batch_size 8"},
     {"heads_and_tp", 8, "topology.tp=8", "t.yaml:5:3: model.num_attention_heads 4 is not a multiple of " TP " 8"},

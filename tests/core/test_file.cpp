@@ -47,6 +47,12 @@ class Temporary : public TempDir
         std::ifstream in(path(name), std::ios::binary);
         return std::string(std::istreambuf_iterator<char>(in), {});
     }
+    /* Whether the file system of the test has files without names. */
+    bool has_unnamed() const
+    {
+        int fd = open(dir.c_str(), O_TMPFILE | O_RDWR, 0600);
+        return fd >= 0 && close(fd) == 0;
+    }
     plait_file_temporary make(const std::string &name) const
     {
         plait_file_temporary t;
@@ -67,7 +73,7 @@ TEST_F(Temporary, TakesThePlaceOfTheOlderFileOrLeavesIt)
         unnamed_files = unnamed;
         write("a", "old");
         plait_file_temporary t = make("a");
-        EXPECT_EQ(files(), unnamed ? 1 : 2);
+        EXPECT_EQ(files(), unnamed && has_unnamed() ? 1 : 2);
         put(t, "given up");
         plait_file_temporary_discard(&t);
         plait_file_temporary_discard(&t); /* has ended: fine */
@@ -147,10 +153,8 @@ TEST_F(Temporary, IsMadeWhereTheTestAtStartSaysSo)
 
 TEST_F(Temporary, AProcessThatIsKilledLeavesNone)
 {
-    int probe = open(dir.c_str(), O_TMPFILE | O_RDWR, 0600);
-    if (probe < 0)
+    if (!has_unnamed())
         GTEST_SKIP() << "this file system has no files without names";
-    close(probe);
     pid_t pid = fork();
     if (pid == 0) {
         const plait_st_spec spec = {"a", PLAIT_FP32, plait_shape_1d(4096)};

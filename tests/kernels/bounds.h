@@ -69,6 +69,15 @@ constexpr Bound kBounds[] = {
     {"copy.dst", 0},
 };
 
+constexpr bool bounds_are_tight()
+{
+    for (const Bound &b : kBounds)
+        if (!(b.c >= 0 && b.c <= 4))
+            return false;
+    return true;
+}
+static_assert(bounds_are_tight(), "c is from 0 to 4");
+
 // Half the distance from 1 to the next number.
 inline double unit_roundoff(plait_dtype dtype)
 {

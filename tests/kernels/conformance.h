@@ -2,7 +2,7 @@
 // table under test and with the reference in double, and compares all outputs within tests/kernels/bounds.h.
 //
 // Besides: what must not be written (gaps between rows, bytes after the end) is still as it was, and two threads give
-// the same bits as one (gemm, where a library may do otherwise: the same number gives the same bits).
+// the same bits as one.
 #ifndef PLAIT_TESTS_KERNELS_CONFORMANCE_H
 #define PLAIT_TESTS_KERNELS_CONFORMANCE_H
 

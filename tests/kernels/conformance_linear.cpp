@@ -46,7 +46,7 @@ void gemm(Bench &t, bool trans_a, bool trans_b, const GemmMode &mode, int thread
                                       at(b),   b.ld,    at(c), c.ld, mode.c_acc, mode.accumulate, at(bias)};
                 return k.gemm(ex, &g);
             },
-            threads, threads);
+            threads);
         t.compare("gemm.c", c, static_cast<double>(s.k), [&](int64_t r, int64_t col) {
             double sum_sq = 0;
             for (int64_t l = 0; l < s.k; l++) {

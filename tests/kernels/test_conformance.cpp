@@ -114,6 +114,8 @@ TEST(BlasTiles, OneInUseIsNotReplaced)
         return tile;
     };
     const plait_blas_tile *kept = open(8, 8);
+    if (!kept)
+        GTEST_SKIP() << "the library has no tiles of its own here";
     for (int64_t m = 1; m <= 40; m++)
         for (int64_t n = 9; n <= 40; n++) {
             open(m, n);

@@ -152,6 +152,7 @@ TEST_F(CliGenerate, AReaderThatHasLeftIsAnError)
             EXPECT_EQ(o.code, 5) << o;
             EXPECT_NE(o.err.find("standard output: "), std::string::npos) << o;
         }
+        EXPECT_FALSE(o.timed_out) << o;
         EXPECT_TRUE(o.left.empty()) << o;
     }
 }

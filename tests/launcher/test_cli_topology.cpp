@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <sched.h>
+#include <set>
 
 namespace
 {
@@ -394,7 +396,8 @@ TEST_F(CliTopology, ThreadsARankAreThoseOfTheEnvironmentOrTheCores)
     };
     auto text = [](int threads) { return " " + std::to_string(threads) + " threads a rank"; };
     EXPECT_NE(banner("3").find(text(3)), std::string::npos) << banner("3");
-    EXPECT_NE(banner("3,2").find(text(3)), std::string::npos) << banner("3,2");
+    for (const char *list : {"3,2", " 3 , 2"})
+        EXPECT_NE(banner(list).find(text(3)), std::string::npos) << banner(list);
     EXPECT_NE(banner("").find(text(number_of_cores())), std::string::npos) << banner("");
     for (const char *wrong : {"0", "-1", "1e3", "4097", "99999999999", "many"}) {
         Outcome o = started(wrong);
@@ -420,6 +423,31 @@ TEST_F(CliTopology, ThreadsThatWaitSleepUnlessTheUserSaysOtherwise)
     };
     EXPECT_TRUE(is_short(says(""))) << says("");
     EXPECT_FALSE(is_short(says("active"))) << says("active");
+}
+
+/* Where ranks times threads are the cores, each rank has its own. */
+TEST_F(CliTopology, RanksHaveCoresOfTheirOwn)
+{
+    const int cores = number_of_cores();
+    if (cores < 2 || cores > 8)
+        GTEST_SKIP() << cores << " cores";
+    Command c = plait({"train", kTiny, "train.train_iters=1000000", "device.threads=1", "batch.micro_batch_size=1",
+                       "batch.global_batch_size=" + std::to_string(cores)},
+                      cores);
+    c.limit(60).start();
+    ASSERT_TRUE(c.wait_for("iteration        1/"));
+    std::set<std::string> own;
+    for (int rank = 0; rank < cores; rank++) {
+        std::ifstream status("/proc/" + std::to_string(c.rank(rank)) + "/status");
+        for (std::string line; std::getline(status, line);)
+            if (line.rfind("Cpus_allowed_list:", 0) == 0)
+                own.insert(line);
+    }
+    kill(c.pid(), SIGTERM);
+    EXPECT_EQ(c.wait().code, 7);
+    EXPECT_EQ(own.size(), static_cast<size_t>(cores));
+    for (const std::string &list : own)
+        EXPECT_EQ(list.find_first_of(",-"), std::string::npos) << list;
 }
 
 /* Eight ranks on two cores, also with two threads each. Without the variables that the other tests set, so that how

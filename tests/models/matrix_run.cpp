@@ -14,7 +14,7 @@ namespace
 {
 
 constexpr int kSteps = 3;
-constexpr double kLearningRate = 1e-3, kWeightDecay = 0.1;
+constexpr double kLearningRate = 1e-3;
 
 // Parameters of T1 with that model, from its sizes.
 int64_t parameters_of(const Row &r)
@@ -62,15 +62,9 @@ void look_at(const Row &row, plait_training &t)
     }
 }
 
-// What the rows of a model are compared with: one rank without recomputation.
-struct Reference {
-    RunResult run;
-    Elements apart; // where rounding shows; none in fp64
-};
-
 // One row in a world of its ranks; true on its rank 0 when everything was compared.
 bool run_row(plait_world *world, const Row &row, const Overrides &numbers, const Tolerance &tolerance,
-             const Reference &reference, const std::string &file)
+             const RunResult &reference, const std::string &file)
 {
     const Watch watch = [&](plait_training &t, int step) {
         if (step == kSteps)
@@ -79,55 +73,23 @@ bool run_row(plait_world *world, const Row &row, const Overrides &numbers, const
     const RunResult got = train(world, numbers + row.overrides(), kSteps, file, watch);
     if (world->rank != 0)
         return false;
-    const int64_t elements = compare(got, reference.run, tolerance, kLearningRate, reference.apart);
+    const int64_t elements = compare(got, reference, tolerance, kLearningRate);
     std::printf("%s: %lld weights compared\n", row.name().c_str(), (long long)elements);
     std::fflush(stdout);
     EXPECT_EQ(elements, parameters_of(row)) << "weights compared";
     return elements == parameters_of(row) && got.losses.size() == kSteps;
 }
 
-std::vector<RunResult> run_models(const Overrides &numbers, int steps)
+// One rank without recomputation, for each model; made once for all rows with these numbers.
+const std::vector<RunResult> &references_of(const Overrides &numbers)
 {
-    std::vector<Overrides> runs;
-    for (int model = 0; model < kModels; model++)
-        runs.push_back(numbers + model_overrides(model));
-    return references(runs, steps);
-}
-
-// Few may be held apart, or the comparison says nothing.
-void check_apart(const Elements &apart, size_t model)
-{
-    int64_t key_bias = 0, others = 0, elements = 0;
-    for (const auto &[name, of] : apart) {
-        int64_t here = 0;
-        for (size_t i = 0; i < of.size(); i++)
-            if (of[i])
-                (is_key_bias(name, i, of.size()) ? key_bias : here)++;
-        others += here;
-        elements += (int64_t)of.size();
-        EXPECT_LE(here, (int64_t)of.size() / 10) << name;
-    }
-    EXPECT_LE(others, elements / 75);
-    if (test_world.rank == 0)
-        std::printf("model %zu: %lld of key bias and %lld others of %lld elements have a gradient next to 0\n", model,
-                    (long long)key_bias, (long long)others, (long long)elements);
-}
-
-// Of each model; made once for all rows with these numbers.
-const std::vector<Reference> &references_of(const Overrides &numbers)
-{
-    static std::map<Overrides, std::vector<Reference>> made;
-    std::vector<Reference> &all = made[numbers];
-    if (!all.empty())
-        return all;
-    for (RunResult &run : run_models(numbers, kSteps))
-        all.push_back({std::move(run), {}});
-    if (numbers == fp64() || std::count(numbers.begin(), numbers.end(), "optimizer.type=SGD") > 0)
-        return all;
-    const std::vector<RunResult> before = run_models(fp64(), 0), after = run_models(fp64(), 1);
-    for (size_t i = 0; i < all.size(); i++) {
-        all[i].apart = next_to_zero_gradients(before[i].weights, after[i].weights, kLearningRate, kWeightDecay);
-        check_apart(all[i].apart, i);
+    static std::map<Overrides, std::vector<RunResult>> made;
+    std::vector<RunResult> &all = made[numbers];
+    if (all.empty()) {
+        std::vector<Overrides> runs;
+        for (int model = 0; model < kModels; model++)
+            runs.push_back(numbers + model_overrides(model));
+        all = references(runs, kSteps);
     }
     return all;
 }
@@ -136,7 +98,7 @@ const std::vector<Reference> &references_of(const Overrides &numbers)
 
 int run_rows(const std::vector<Row> &rows, const Overrides &numbers, const Tolerance &tolerance)
 {
-    const std::vector<Reference> &reference = references_of(numbers);
+    const std::vector<RunResult> &reference = references_of(numbers);
     double finished = 0;
     for (int ranks : {1, 2, 4, 8}) {
         std::vector<Row> fit;

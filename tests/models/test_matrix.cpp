@@ -49,7 +49,7 @@ TEST_F(Matrix, SomeRowsTrainLikeOneRankInFp32)
     const std::vector<Row> &all = covering_rows();
     for (size_t i = 0; i < all.size(); i += 4)
         rows.push_back(all[i]);
-    EXPECT_EQ(run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu"}, kFp32), (int)rows.size());
+    EXPECT_EQ(run_rows(rows, fp32(), kFp32), (int)rows.size());
 }
 
 // Plain gradient descent does not divide by the gradient's size: no element needs to be held apart, and the bound is

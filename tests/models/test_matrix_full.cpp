@@ -8,10 +8,6 @@
 namespace
 {
 
-// As kFp32, but for tensors: among the thousands of biases of 64 elements in these rows one was at 1.5e-5, by an
-// element with a small gradient.
-const Tolerance kFp32Everywhere = {1e-6, 5e-6, 2e-5};
-
 class FullMatrix : public testing::TestWithParam<int>
 {
   protected:
@@ -31,7 +27,7 @@ TEST_P(FullMatrix, TrainsLikeOneRankInFp32)
     const std::vector<Row> all = rotated_rows(GetParam());
     for (size_t i = (size_t)GetParam(); i < all.size(); i += 3)
         rows.push_back(all[i]);
-    EXPECT_EQ(run_rows(rows, {"precision.dtype=fp32", "device.kernels=cpu"}, kFp32Everywhere), (int)rows.size());
+    EXPECT_EQ(run_rows(rows, fp32(), kFp32), (int)rows.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(, FullMatrix, testing::Values(0, 1),

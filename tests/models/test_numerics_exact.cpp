@@ -136,9 +136,13 @@ TEST(SameRun, TwiceGivesTheSameBits)
     }
 }
 
-TEST(Threads, TwoTrainLikeOne)
+TEST(Threads, AnyNumberGivesTheSameBits)
 {
-    expect_fp32_bounds(train({"device.threads=2"}, 5), train({"device.threads=1"}, 5));
+    for (const char *dtype : {"precision.dtype=fp32", "precision.dtype=bf16"}) {
+        const Result one = train({dtype, "device.threads=1"}, 5);
+        for (const char *threads : {"device.threads=2", "device.threads=3"})
+            expect_same_bits(train({dtype, threads}, 5), one);
+    }
 }
 
 // T0 with the specification's loops, in fp32 and fp64: what every instruction set is compared with.

@@ -291,7 +291,8 @@ TEST_F(Topologies, ASaveMayTakeLongerThanARankIsWaitedFor)
     side_by_side(2, 1, [&](plait_world *world, int) {
         const Watch save = [&](plait_training &t, int) {
             EXPECT_EQ(plait_comm_agree(world->comm, PLAIT_OK), PLAIT_OK);
-            plait_comm_set_timeout(1e-6);
+            if (world->rank != 0)
+                plait_comm_set_timeout(1e-6);
             const plait_status st = plait_weights_save(t.engine, file.c_str());
             plait_comm_set_timeout(usual);
             EXPECT_EQ(st, PLAIT_OK) << plait_error_text();

@@ -9,6 +9,8 @@ set -euo pipefail
 [ $# -eq 1 ] || { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
 library=$1/lib/libmpich.so.12
 [ ! -e "$library" ] || exit 0
+# What is there is emptied, so it has to be one of these.
+[ ! -e "$1" ] || [ -e "$1/pyvenv.cfg" ] || { echo "$0: $1 is there and is no virtual environment of Python" >&2; exit 1; }
 python3 -m venv --clear "$1"
 "$1/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 --require-hashes --only-binary :all: \
     -r "$(dirname "$0")/requirements.txt"

@@ -30,7 +30,7 @@ skip() {
 pids=() # of the process that holds a node's namespaces
 
 make_network() {
-    ip link set lo up
+    ip link set lo up || skip "networks cannot be set up here"
     ip link add nodes type bridge || skip "the kernel makes no bridge here"
     ip addr add 10.0.0.254/24 dev nodes
     ip link set nodes up
@@ -48,7 +48,8 @@ make_node() {
     read -r -u "$ready" said || true
     exec {ready}<&-
     [ "$said" = ready ] || skip "no node could be made"
-    ip link add "node$i" type veth peer name eth0 netns "${pids[-1]}"
+    ip link add "node$i" type veth peer name eth0 netns "${pids[-1]}" ||
+        skip "the kernel makes no pair of network devices here"
     ip link set "node$i" master nodes up
     nsenter -t "${pids[-1]}" --net ip addr add "10.0.0.$i/24" dev eth0
     nsenter -t "${pids[-1]}" --net ip link set eth0 up
@@ -128,8 +129,8 @@ else
     mpiexec=$(command -v "${MPIEXEC:-mpiexec}") || skip "no mpiexec"
 fi
 apart=(unshare --net --mount --pid --fork --kill-child --mount-proc)
-if ! why=$("${apart[@]}" true 2>&1); then
+if ! why=$("${apart[@]}" ip link set lo up 2>&1); then
     apart+=(--user --map-root-user) # what users may do in namespaces of their own
-    "${apart[@]}" true 2>/dev/null || skip "no namespaces here: $why"
+    "${apart[@]}" ip link set lo up 2>/dev/null || skip "no namespaces here: $why"
 fi
 exec setpriv --pdeathsig KILL "${apart[@]}" "$here/nodes.sh" --inside "$nodes" "$ranks" "$mpiexec" "$@"

@@ -10,4 +10,4 @@ done
 read -r -a pids <<<"$NODE_PIDS"
 pid=${pids[${1##*.} - 1]}
 shift
-exec env -i HOME="$HOME" PATH="$PATH" nsenter -t "$pid" --net --uts --ipc --mount bash -c "$*"
+exec env -i HOME="${HOME:-/}" PATH="$PATH" nsenter -t "$pid" --net --uts --ipc --mount bash -c "$*"

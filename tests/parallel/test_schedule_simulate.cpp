@@ -34,6 +34,34 @@ TEST(ScheduleGrid, NoDeadlockAndTheInFlightCountOfTheFormula)
         }
 }
 
+/* Those that configs/ ship: stages, chunks, micro-batches of the published sizes. */
+TEST(ScheduleSimulate, ThePublishedSizesRun)
+{
+    const struct {
+        const char *config;
+        Kind kind;
+        int stages, chunks, micros;
+    } shipped[] = {{"gpt3-175b", Kind::k1F1B, 16, 1, 192},
+                   {"gpt-530b", Kind::kInterleaved, 35, 3, 280},
+                   {"gpt-1t", Kind::k1F1B, 64, 1, 512},
+                   {"llama2-70b", Kind::k1F1B, 4, 1, 128}};
+    for (const auto &s : shipped)
+        for (bool in_order : {false, true}) {
+            SCOPED_TRACE(s.config);
+            Pipeline p;
+            p.generate(s.kind, s.stages, s.chunks, s.micros);
+            plait_simulation sim = {};
+            sim.forward_time = 1;
+            sim.backward_time = 2;
+            sim.in_order = in_order;
+            ASSERT_EQ(plait_schedule_simulate(p.stages.data(), s.stages, &sim), PLAIT_OK) << plait_error_text();
+            for (int i = 0; i < s.stages; i++)
+                EXPECT_EQ(sim.in_flight[i],
+                          plait_schedule_expected_in_flight(kind_of(s.kind), i, s.stages, s.chunks, s.micros))
+                    << "stage " << i;
+        }
+}
+
 /* Bubble of GPipe and 1F1B: (p - 1) (tf + tb), for any number of micro-batches; interleaved with v chunks: 1 / v of it,
  * that is p - 1 forwards and backwards of one chunk (Narayanan et al. 2021, sections 2.2.1 and 2.2.2). */
 TEST(ScheduleGrid, TheBubbleOfThePaper)
