@@ -65,14 +65,9 @@ void plait_stop_install(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-int plait_stop_requested(void)
-{
-    return requested;
-}
-
 plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, bool failed, int *reason)
 {
-    double mine = failed ? PLAIT_STOP_FAILURE : plait_stop_requested(), any;
+    double mine = failed ? PLAIT_STOP_FAILURE : requested, any;
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, &mine, &any, 1, PLAIT_FP64);
     op.reduction = PLAIT_MAX;
     PLAIT_TRY(plait_comm_run(world, &op, ex));

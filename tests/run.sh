@@ -83,11 +83,9 @@ build() {
 
 trap 'echo interrupted; exit 130' INT TERM
 start=$SECONDS
-if [ $install = 1 ]; then
-    part install launcher/install-packages.sh test || { echo "0 passed, 1 failed"; exit 1; }
-fi
 mkdir -p build
 if [ $install = 1 ]; then
+    part install launcher/install-packages.sh test || { echo "0 passed, 1 failed"; exit 1; }
     part mpich fetch_mpich
 fi
 for preset in dev clang release; do

@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "core/config_impl.h"
+#include "printed.h"
 
 #include <gtest/gtest.h>
 
@@ -39,19 +40,6 @@ class TempYaml
   private:
     std::string dir_;
 };
-
-/* What print(FILE *) writes. */
-template <typename Print> std::string printed(Print print)
-{
-    char *text = nullptr;
-    size_t len = 0;
-    FILE *f = open_memstream(&text, &len);
-    print(f);
-    fclose(f);
-    std::string out(text, len);
-    free(text);
-    return out;
-}
 
 /* Loads text (none: defaults) and overrides; the error text has the temporary path replaced by "t.yaml". */
 class Loaded

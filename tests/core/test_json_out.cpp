@@ -1,4 +1,5 @@
 #include "core/json_out.h"
+#include "printed.h"
 
 #include <gtest/gtest.h>
 #include <jansson.h>
@@ -11,29 +12,17 @@
 namespace
 {
 
-template <typename Print> std::string text_of(Print print)
-{
-    char *text = nullptr;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    print(out);
-    fclose(out);
-    std::string s(text, size);
-    free(text);
-    return s;
-}
-
 std::string number(double x)
 {
-    return text_of([&](FILE *f) { plait_json_number(f, x); });
+    return printed([&](FILE *f) { plait_json_number(f, x); });
 }
 std::string hex(double x)
 {
-    return text_of([&](FILE *f) { plait_json_hex(f, x); });
+    return printed([&](FILE *f) { plait_json_hex(f, x); });
 }
 std::string quoted(const std::string &s)
 {
-    return text_of([&](FILE *f) { plait_json_string(f, s.c_str()); });
+    return printed([&](FILE *f) { plait_json_string(f, s.c_str()); });
 }
 
 } // namespace

@@ -140,26 +140,45 @@ Weights read_weights(const std::string &path)
     return all;
 }
 
+namespace
+{
+
+plait_st_spec spec_of(const char *name, plait_dtype dtype, const int64_t *extents, int ndim)
+{
+    plait_shape shape = {};
+    shape.ndim = ndim;
+    std::copy(extents, extents + ndim, shape.dim);
+    return {name, dtype, shape};
+}
+
+/* A file of FP32 and FP64 tensors; values_at(i) are those of tensor i. */
+void write_tensors(const std::string &path, const std::vector<plait_st_spec> &specs,
+                   const std::function<std::vector<double>(size_t i)> &values_at)
+{
+    plait_st_writer *w = nullptr;
+    ASSERT_EQ(plait_st_writer_create(path.c_str(), specs.data(), static_cast<int64_t>(specs.size()), nullptr, 0, &w),
+              PLAIT_OK)
+        << plait_error_text();
+    for (size_t i = 0; i < specs.size(); i++) {
+        const std::vector<double> values = values_at(i);
+        void *data = plait_st_writer_data(w, static_cast<int64_t>(i));
+        if (specs[i].dtype == PLAIT_FP64)
+            std::copy(values.begin(), values.end(), static_cast<double *>(data));
+        else
+            std::transform(values.begin(), values.end(), static_cast<float *>(data),
+                           [](double x) { return static_cast<float>(x); });
+    }
+    ASSERT_EQ(plait_st_writer_commit(w), PLAIT_OK) << plait_error_text();
+}
+
+} // namespace
+
 void write_weights(const std::string &path, const Weights &w)
 {
     std::vector<plait_st_spec> specs;
-    for (const auto &[name, tensor] : w) {
-        plait_shape shape = {};
-        shape.ndim = static_cast<int>(tensor.shape.size());
-        std::copy(tensor.shape.begin(), tensor.shape.end(), shape.dim);
-        specs.push_back({name.c_str(), PLAIT_FP32, shape});
-    }
-    plait_st_writer *writer = nullptr;
-    ASSERT_EQ(
-        plait_st_writer_create(path.c_str(), specs.data(), static_cast<int64_t>(specs.size()), nullptr, 0, &writer),
-        PLAIT_OK)
-        << plait_error_text();
-    int64_t i = 0;
     for (const auto &[name, tensor] : w)
-        std::transform(tensor.values.begin(), tensor.values.end(),
-                       static_cast<float *>(plait_st_writer_data(writer, i++)),
-                       [](double v) { return static_cast<float>(v); });
-    ASSERT_EQ(plait_st_writer_commit(writer), PLAIT_OK) << plait_error_text();
+        specs.push_back(spec_of(name.c_str(), PLAIT_FP32, tensor.shape.data(), static_cast<int>(tensor.shape.size())));
+    write_tensors(path, specs, [&](size_t i) { return w.at(specs[i].name).values; });
 }
 
 void edit_weights(const std::string &from, const std::string &to,
@@ -171,26 +190,14 @@ void edit_weights(const std::string &from, const std::string &to,
     for (int64_t i = 0; i < plait_st_count(f.file); i++) {
         const plait_st_tensor *t = plait_st_at(f.file, i);
         ASSERT_TRUE(t->dtype == PLAIT_ST_F32 || t->dtype == PLAIT_ST_F64) << t->name;
-        plait_shape shape = {};
-        shape.ndim = t->ndim;
-        std::copy(t->shape, t->shape + t->ndim, shape.dim);
-        specs.push_back({t->name, t->dtype == PLAIT_ST_F32 ? PLAIT_FP32 : PLAIT_FP64, shape});
+        specs.push_back(
+            spec_of(t->name, t->dtype == PLAIT_ST_F32 ? PLAIT_FP32 : PLAIT_FP64, t->shape, static_cast<int>(t->ndim)));
     }
-    plait_st_writer *w = nullptr;
-    ASSERT_EQ(plait_st_writer_create(to.c_str(), specs.data(), static_cast<int64_t>(specs.size()), nullptr, 0, &w),
-              PLAIT_OK)
-        << plait_error_text();
-    for (size_t i = 0; i < specs.size(); i++) {
+    write_tensors(to, specs, [&](size_t i) {
         std::vector<double> values = values_of(f.file, plait_st_at(f.file, static_cast<int64_t>(i)));
         change(specs[i].name, values);
-        void *data = plait_st_writer_data(w, static_cast<int64_t>(i));
-        if (specs[i].dtype == PLAIT_FP64)
-            std::copy(values.begin(), values.end(), static_cast<double *>(data));
-        else
-            std::transform(values.begin(), values.end(), static_cast<float *>(data),
-                           [](double x) { return static_cast<float>(x); });
-    }
-    ASSERT_EQ(plait_st_writer_commit(w), PLAIT_OK) << plait_error_text();
+        return values;
+    });
 }
 
 void expect_same_weights(const Weights &a, const Weights &b, const std::string &what)

@@ -7,18 +7,25 @@ static plait_pipe_schedule kind_of(Kind k)
     return k == Kind::kGpipe ? PLAIT_PIPE_GPIPE : k == Kind::k1F1B ? PLAIT_PIPE_1F1B : PLAIT_PIPE_INTERLEAVED;
 }
 
+/* Generates the lists of all stages and runs them with forwards of time 1. */
+static void simulate(const Shape &g, double backward, bool in_order, Pipeline *p, plait_simulation *sim)
+{
+    p->generate(g.kind, g.stages, g.chunks, g.micros);
+    *sim = {};
+    sim->forward_time = 1;
+    sim->backward_time = backward;
+    sim->in_order = in_order;
+    ASSERT_EQ(plait_schedule_simulate(p->stages.data(), g.stages, sim), PLAIT_OK) << plait_error_text();
+}
+
 TEST(ScheduleGrid, NoDeadlockAndTheInFlightCountOfTheFormula)
 {
     for (const Shape &g : grid())
         for (bool in_order : {false, true}) {
             SCOPED_TRACE(text_of(g) + (in_order ? " in order" : ""));
             Pipeline p;
-            p.generate(g.kind, g.stages, g.chunks, g.micros);
-            plait_simulation sim = {};
-            sim.forward_time = 1;
-            sim.backward_time = 2;
-            sim.in_order = in_order;
-            ASSERT_EQ(plait_schedule_simulate(p.stages.data(), g.stages, &sim), PLAIT_OK) << plait_error_text();
+            plait_simulation sim;
+            ASSERT_NO_FATAL_FAILURE(simulate(g, 2, in_order, &p, &sim));
             for (int i = 0; i < g.stages; i++) {
                 EXPECT_EQ(sim.in_flight[i], p.stages[size_t(i)].max_in_flight) << "stage " << i;
                 if (g.kind == Kind::kForward) {
@@ -39,25 +46,21 @@ TEST(ScheduleSimulate, ThePublishedSizesRun)
 {
     const struct {
         const char *config;
-        Kind kind;
-        int stages, chunks, micros;
-    } shipped[] = {{"gpt3-175b", Kind::k1F1B, 16, 1, 192},
-                   {"gpt-530b", Kind::kInterleaved, 35, 3, 280},
-                   {"gpt-1t", Kind::k1F1B, 64, 1, 512},
-                   {"llama2-70b", Kind::k1F1B, 4, 1, 128}};
+        Shape shape;
+    } shipped[] = {{"gpt3-175b", {Kind::k1F1B, 16, 1, 192}},
+                   {"gpt-530b", {Kind::kInterleaved, 35, 3, 280}},
+                   {"gpt-1t", {Kind::k1F1B, 64, 1, 512}},
+                   {"llama2-70b", {Kind::k1F1B, 4, 1, 128}}};
     for (const auto &s : shipped)
         for (bool in_order : {false, true}) {
             SCOPED_TRACE(s.config);
+            const Shape &g = s.shape;
             Pipeline p;
-            p.generate(s.kind, s.stages, s.chunks, s.micros);
-            plait_simulation sim = {};
-            sim.forward_time = 1;
-            sim.backward_time = 2;
-            sim.in_order = in_order;
-            ASSERT_EQ(plait_schedule_simulate(p.stages.data(), s.stages, &sim), PLAIT_OK) << plait_error_text();
-            for (int i = 0; i < s.stages; i++)
+            plait_simulation sim;
+            ASSERT_NO_FATAL_FAILURE(simulate(g, 2, in_order, &p, &sim));
+            for (int i = 0; i < g.stages; i++)
                 EXPECT_EQ(sim.in_flight[i],
-                          plait_schedule_expected_in_flight(kind_of(s.kind), i, s.stages, s.chunks, s.micros))
+                          plait_schedule_expected_in_flight(kind_of(g.kind), i, g.stages, g.chunks, g.micros))
                     << "stage " << i;
         }
 }
@@ -72,11 +75,8 @@ TEST(ScheduleGrid, TheBubbleOfThePaper)
         for (double backward : {1.0, 2.0}) {
             SCOPED_TRACE(text_of(g));
             Pipeline p;
-            p.generate(g.kind, g.stages, g.chunks, g.micros);
-            plait_simulation sim = {};
-            sim.forward_time = 1;
-            sim.backward_time = backward;
-            ASSERT_EQ(plait_schedule_simulate(p.stages.data(), g.stages, &sim), PLAIT_OK) << plait_error_text();
+            plait_simulation sim;
+            ASSERT_NO_FATAL_FAILURE(simulate(g, backward, false, &p, &sim));
             double one = g.kind == Kind::kForward ? 1.0 : 1.0 + backward;
             EXPECT_EQ(sim.ideal, g.micros * g.chunks * one);
             if (g.chunks == 1 || g.micros % g.stages == 0) {
