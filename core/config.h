@@ -37,6 +37,7 @@ typedef enum plait_lr_style { PLAIT_LR_CONSTANT, PLAIT_LR_LINEAR, PLAIT_LR_COSIN
 typedef enum plait_kernels_choice { PLAIT_KERNELS_AUTO, PLAIT_KERNELS_REF, PLAIT_KERNELS_CPU } plait_kernels_choice;
 typedef enum plait_norm { PLAIT_NORM_LAYERNORM, PLAIT_NORM_RMSNORM } plait_norm;
 typedef enum plait_position { PLAIT_POSITION_LEARNED, PLAIT_POSITION_ROPE } plait_position;
+typedef enum plait_fingerprint_of { PLAIT_FINGERPRINT_LOSSES, PLAIT_FINGERPRINT_WEIGHTS } plait_fingerprint_of;
 typedef enum plait_isa { PLAIT_ISA_AUTO, PLAIT_ISA_AVX2, PLAIT_ISA_AVX512 } plait_isa;
 
 typedef struct plait_config {
@@ -120,6 +121,7 @@ typedef struct plait_config {
     } comm;
     struct {
         int64_t tensor_slices;
+        plait_fingerprint_of fingerprint;
     } numerics;
 
     /* Where each value came from; parallel to the key table. Owned by the config: plait_config_deinit. */

@@ -63,6 +63,8 @@ static const plait_word backend_words[] = {
     {"mpi", 0, NULL}, {"nccl", 0, "there are no device buffers to exchange yet"}, {0}};
 static const plait_word reduction_words[] = {
     {"fast", 0, NULL}, {"invariant", 0, "sums that do not depend on the topology are not there yet"}, {0}};
+static const plait_word fingerprint_words[] = {
+    {"losses", PLAIT_FINGERPRINT_LOSSES, NULL}, {"weights", PLAIT_FINGERPRINT_WEIGHTS, NULL}, {0}};
 
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)
@@ -321,6 +323,8 @@ static const plait_key keys[] = {
     ONLY_WORD("numerics.reduction", reduction_words, "fast", "Order of sums over ranks."),
     INT("numerics.tensor_slices", "", numerics.tensor_slices, 1, 1, "1",
         "Slices of a split matrix; more than 1 comes with numerics.reduction invariant."),
+    ENUM("numerics.fingerprint", "", numerics.fingerprint, fingerprint_words, "losses",
+         "What the fingerprint that a run ends with is made of: the losses of all steps, or these and the weights."),
 };
 
 #define NUM_KEYS ((int)(sizeof keys / sizeof keys[0]))

@@ -33,6 +33,11 @@ const char *plait_st_dtype_name(plait_st_dtype dtype)
     return dtypes[dtype].name;
 }
 
+size_t plait_st_dtype_size(plait_st_dtype dtype)
+{
+    return dtypes[dtype].size;
+}
+
 /* Reads the length field and checks it against format and file. */
 static plait_status header_length(plait_st_file *f, int64_t file_bytes, int64_t *length)
 {
@@ -282,6 +287,14 @@ static double element(const unsigned char *from, plait_st_dtype dtype, int64_t i
     }
 }
 
+static plait_status check_range(const plait_st_file *f, const plait_st_tensor *t, int64_t first, int64_t n)
+{
+    if (first < 0 || n < 0 || n > t->numel || first > t->numel - n)
+        PLAIT_FAIL(INTERNAL, "%s: tensor '%s': elements %lld to %lld of %lld", f->path, t->name, (long long)first,
+                   (long long)first + (long long)n, (long long)t->numel);
+    return PLAIT_OK;
+}
+
 plait_status plait_st_read(const plait_st_file *f, const plait_st_tensor *t, int64_t first, int64_t n, plait_dtype as,
                            void *out)
 {
@@ -292,9 +305,7 @@ plait_status plait_st_read(const plait_st_file *f, const plait_st_tensor *t, int
                    t->name, dtypes[t->dtype].name);
     if (as != PLAIT_FP32 && as != PLAIT_FP64)
         PLAIT_FAIL(UNSUPPORTED, "%s: tensor '%s' cannot be read as %s", f->path, t->name, plait_dtype_name(as));
-    if (first < 0 || n < 0 || n > t->numel || first > t->numel - n)
-        PLAIT_FAIL(INTERNAL, "%s: tensor '%s': elements %lld to %lld of %lld", f->path, t->name, (long long)first,
-                   (long long)first + (long long)n, (long long)t->numel);
+    PLAIT_TRY(check_range(f, t, first, n));
     int64_t at = f->data_at + t->begin + first * size;
     /* The same type on both sides is copied as bits: a float that goes through double loses a signalling NaN. */
     if ((t->dtype == PLAIT_ST_F32 && as == PLAIT_FP32) || (t->dtype == PLAIT_ST_F64 && as == PLAIT_FP64))
@@ -311,6 +322,13 @@ plait_status plait_st_read(const plait_st_file *f, const plait_st_tensor *t, int
         }
     }
     return PLAIT_OK;
+}
+
+plait_status plait_st_read_raw(const plait_st_file *f, const plait_st_tensor *t, int64_t first, int64_t n, void *out)
+{
+    const int64_t size = (int64_t)dtypes[t->dtype].size;
+    PLAIT_TRY(check_range(f, t, first, n));
+    return plait_file_read(f->fd, f->path, f->data_at + t->begin + first * size, out, (size_t)(n * size));
 }
 
 plait_status plait_st_hash(const plait_st_file *f, uint64_t *out)

@@ -44,6 +44,8 @@ typedef enum plait_st_dtype { PLAIT_ST_DTYPE_LIST(PLAIT_ST_ENUM) PLAIT_ST_DTYPES
 
 /* "F32", ... */
 const char *plait_st_dtype_name(plait_st_dtype dtype);
+/* Bytes of an element, at most 8. */
+size_t plait_st_dtype_size(plait_st_dtype dtype);
 
 typedef struct plait_st_tensor {
     const char *name; /* UTF-8; owned by the file */
@@ -74,6 +76,10 @@ const char *plait_st_path(const plait_st_file *f);
  * others are PLAIT_UNSUPPORTED. F64 to FP32 rounds to nearest, everything else is exact. */
 PLAIT_MUST_USE plait_status plait_st_read(const plait_st_file *f, const plait_st_tensor *t, int64_t first, int64_t n,
                                           plait_dtype as, void *out);
+
+/* The same elements as they lie in the file, of whatever type: plait_st_dtype_size bytes each. */
+PLAIT_MUST_USE plait_status plait_st_read_raw(const plait_st_file *f, const plait_st_tensor *t, int64_t first,
+                                              int64_t n, void *out);
 
 /* 64-bit hash of names, types, shapes and the first KiB of every tensor: whether two ranks read the same weights. */
 PLAIT_MUST_USE plait_status plait_st_hash(const plait_st_file *f, uint64_t *out);

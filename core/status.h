@@ -30,7 +30,8 @@ PLAIT_BEGIN_DECLS
     X(NUMERIC, 4, "non-finite numbers")                                                                                \
     X(IO, 5, "file")                                                                                                   \
     X(PEER, 6, "lost or stalled peer")                                                                                 \
-    X(STOPPED, 7, "stopped by a signal")
+    X(STOPPED, 7, "stopped by a signal")                                                                               \
+    X(DIFFERENT, 8, "different")
 
 #define PLAIT_STATUS_ENUM(name, exit_code, text) PLAIT_##name,
 typedef enum plait_status { PLAIT_STATUS_LIST(PLAIT_STATUS_ENUM) PLAIT_STATUS_COUNT } plait_status;

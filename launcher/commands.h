@@ -8,6 +8,7 @@ PLAIT_BEGIN_DECLS
 
 plait_status plait_command_train(plait_world *world, int argc, char **argv);
 plait_status plait_command_config(plait_world *world, int argc, char **argv);
+plait_status plait_command_diff(plait_world *world, int argc, char **argv);
 plait_status plait_command_generate(plait_world *world, int argc, char **argv);
 plait_status plait_command_version(plait_world *world, int argc, char **argv);
 

@@ -17,6 +17,7 @@ static const struct command {
 } commands[] = {
     {"train", plait_command_train, plait_usage_train, {0}},
     {"config", plait_command_config, plait_usage_config, {"--ranks"}},
+    {"diff", plait_command_diff, plait_usage_diff, {0}},
     {"generate", plait_command_generate, plait_usage_generate, {"--prompt", "--bytes", "--temperature", "--seed"}},
     {"version", plait_command_version, plait_usage_version, {0}},
 };

@@ -133,7 +133,7 @@ static void print_resident(FILE *out, const plait_topology *topo, const rank_rep
     fprintf(out, "{\"rank\":%d,\"before\":%zu,\"peak\":%zu}", topo->rank, r->resident_before, r->resident_peak);
 }
 
-plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before)
+plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before, const plait_fingerprint *f)
 {
     static const struct {
         const char *name;
@@ -160,6 +160,8 @@ plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t residen
     }
     if (!m->out)
         return PLAIT_OK;
-    fputs("]}", m->out);
+    char text[17];
+    plait_fingerprint_text(f, text);
+    fprintf(m->out, "],\"fingerprint\":\"%s\"}", text);
     return end_line(m);
 }

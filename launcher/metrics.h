@@ -5,7 +5,7 @@
  *   {"eval":{"after_step":50,"loss":..}}
  *   {"memory":[{"rank":0,"coords":{"d":0,"p":0,"t":0},"tier":"device","category":"parameters","planned":..,"high_water":..},..],
  *    "communication":[{"rank":0,"group":"tensor","op":"all_reduce","calls":..,"bytes":..},..],
- *    "resident":[{"rank":0,"before":..,"peak":..},..]}
+ *    "resident":[{"rank":0,"before":..,"peak":..},..],"fingerprint":"0123456789abcdef"}
  *
  * The last comes at the end: communication is that of the last training step; resident is what the kernel says the
  * process held before anything of the run was allocated (program, MPI and other libraries), and at most.
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "launcher/fingerprint.h"
 #include "parallel/engine.h"
 
 PLAIT_BEGIN_DECLS
@@ -31,8 +32,9 @@ PLAIT_MUST_USE plait_status plait_metrics_open(plait_metrics *m, plait_comm *wor
 PLAIT_MUST_USE plait_status plait_metrics_step(plait_metrics *m, int64_t step, const plait_step_result *r, double lr,
                                                double tokens_per_second, double seconds);
 PLAIT_MUST_USE plait_status plait_metrics_eval(plait_metrics *m, int64_t after_step, double loss);
-/* What every rank held and sent; resident_before: bytes, of this rank. Collective. */
-PLAIT_MUST_USE plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before);
+/* What every rank held and sent, and the fingerprint of the run; resident_before: bytes, of this rank. Collective. */
+PLAIT_MUST_USE plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before,
+                                              const plait_fingerprint *f);
 void plait_metrics_close(plait_metrics *m);
 
 PLAIT_END_DECLS

@@ -4,6 +4,7 @@
 
 #include "launcher/banner.h"
 #include "launcher/commands.h"
+#include "launcher/fingerprint.h"
 #include "launcher/metrics.h"
 #include "launcher/output.h"
 #include "launcher/progress.h"
@@ -18,6 +19,7 @@ typedef struct run {
     plait_config cfg;
     plait_training training;
     plait_metrics metrics;
+    plait_fingerprint fingerprint;
     plait_progress progress;
     plait_status metrics_status; /* the first failure to write them, on rank 0: training need not be lost with it */
 } run;
@@ -44,6 +46,7 @@ static plait_status prepare(run *r, int argc, char **argv)
     PLAIT_TRY(plait_comm_agree(r->world->comm, check_arguments(argc, argv)));
     PLAIT_TRY(plait_run_config(r->world, &r->cfg, argv[1], (const char *const *)argv + 2, argc - 2));
     PLAIT_TRY(plait_training_open(&r->training, r->world, &r->cfg));
+    PLAIT_TRY(plait_comm_agree(r->world->comm, plait_fingerprint_open(&r->fingerprint)));
     /* Last, so that a run that is refused leaves the metrics of an earlier one alone. */
     PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));
     PLAIT_TRY(plait_banner_print(r->world, r->training.engine, r->training.resident_before, stdout));
@@ -58,6 +61,7 @@ static plait_status train_step(run *r, int64_t step)
     plait_training_step_info info;
     PLAIT_TRY(plait_training_step(&r->training, step, &info));
     const double seconds = plait_seconds() - started;
+    plait_fingerprint_add_loss(&r->fingerprint, info.result.loss);
     plait_progress_step s = {.step = step,
                              .consumed_samples = r->training.consumed,
                              .global_batch_size = info.global_batch_size,
@@ -91,6 +95,19 @@ static plait_status save(run *r)
     return PLAIT_OK;
 }
 
+/* After the weights are safe. Every rank has it: all know all losses. */
+static plait_status finish_fingerprint(run *r)
+{
+    uint64_t weights;
+    if (r->cfg.numerics.fingerprint == PLAIT_FINGERPRINT_WEIGHTS) {
+        PLAIT_TRY(plait_weights_hash(r->training.engine, &weights));
+        plait_fingerprint_add_weights(&r->fingerprint, weights);
+    }
+    if (r->world->rank == 0)
+        plait_fingerprint_print(&r->fingerprint, stdout);
+    return PLAIT_OK;
+}
+
 static plait_status train(run *r)
 {
     const int64_t iterations = r->cfg.train.train_iters, interval = r->cfg.train.eval_interval;
@@ -105,8 +122,9 @@ static plait_status train(run *r)
     }
     plait_progress_end(&r->progress);
     PLAIT_TRY(save(r));
+    PLAIT_TRY(finish_fingerprint(r));
     PLAIT_TRY(plait_comm_agree(r->world->comm, r->metrics_status));
-    PLAIT_TRY(plait_metrics_end(&r->metrics, r->training.engine, r->training.resident_before));
+    PLAIT_TRY(plait_metrics_end(&r->metrics, r->training.engine, r->training.resident_before, &r->fingerprint));
     fflush(stdout);
     if (!stop)
         return PLAIT_OK;
@@ -122,6 +140,7 @@ plait_status plait_command_train(plait_world *world, int argc, char **argv)
     if (st == PLAIT_OK)
         st = train(&r);
     plait_metrics_close(&r.metrics);
+    plait_fingerprint_close(&r.fingerprint);
     /* A rank that failed alone ends the job: giving back shared windows would wait for the others. */
     if (st == PLAIT_OK || plait_comm_agreed()) {
         plait_training_close(&r.training);

@@ -6,6 +6,7 @@
 
 #define TRAIN    "train CONFIG [key=value ...]"
 #define CONFIG   "config CONFIG [key=value ...] [--ranks N] [--json]"
+#define DIFF     "diff RUN_A RUN_B"
 #define GENERATE "generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] [key=value ...]"
 #define KEYS     "  key=value        overrides a key of CONFIG, such as train.train_iters=10; the last one wins\n"
 #define HELP     "  -h, --help       prints this\n"
@@ -15,6 +16,7 @@ const char plait_usage[] = "usage: plait COMMAND\n"
                            "  " CONFIG "\n"
                            "                                      prints every value, where it came from, and the "
                            "parameters\n"
+                           "  " DIFF "                    compares metrics or weights of two runs to the last bit\n"
                            "  " GENERATE "\n"
                            "                                      continues a text\n"
                            "  version                             prints versions and what this build can do\n"
@@ -30,6 +32,15 @@ const char plait_usage_config[] =
     "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
     "  --json           the values as one JSON object, without the parameters\n"
     "  --reference      the page of all keys\n" HELP;
+
+const char plait_usage_diff[] =
+    "usage: plait " DIFF "\n"
+    "Compares two metrics files or two weight files to the last bit: prints the first difference with both values and\n"
+    "their distance in units in the last place (ULPs), how much differs, and the largest difference. Ends with 0 when\n"
+    "they are equal, with 8 when they differ.\n"
+    "  metrics          of each step loss, grad_norm, lr, loss_scale, skipped and counted_tokens, of each evaluation\n"
+    "                   loss; never times and rates, memory, communication or the fingerprint\n"
+    "  weights          names, types, shapes and elements; not the metadata\n" HELP;
 
 const char plait_usage_generate[] =
     "usage: plait " GENERATE "\n"

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "core/safetensors.h"
+#include "parallel/weights_impl.h"
 
-/* Elements that travel and are converted at a time. */
-enum { CHUNK = 65536 };
+enum { CHUNK = PLAIT_WEIGHTS_CHUNK };
 
 static const char *const GPT2_PREFIX = "transformer.";
 
@@ -83,6 +83,33 @@ static plait_shape file_shape(const plait_param *p)
     return p->transposed ? plait_shape_2d(p->file_cols, p->file_rows) : plait_shape_2d(p->file_rows, p->file_cols);
 }
 
+/* ---- the walk over what a rank has ---- */
+
+bool plait_weights_are_copies(const plait_engine *e, int rank)
+{
+    return plait_engine_config(e)->zero.stage == 0 && plait_topology_at(plait_engine_topology(e), rank).d > 0;
+}
+
+plait_status plait_weights_walk(plait_engine *e, int owner, const plait_param_list *list, plait_weights_visit visit,
+                                void *self)
+{
+    const plait_topology *topo = plait_engine_topology(e);
+    plait_topology there = plait_topology_at(topo, owner);
+    for (int unit = 0; unit < list->num_units; unit++) {
+        const plait_unit *u = &list->units[unit];
+        int64_t held, held_end;
+        plait_zero_held_of(plait_engine_zero_options(e), there.d, topo->dp, u->numel, &held, &held_end);
+        for (int i = u->first_param; i < u->first_param + u->num_params; i++) {
+            const plait_param *p = &list->params[i];
+            int64_t end = p->offset + plait_param_valid_numel(p);
+            int64_t from = p->offset > held ? p->offset : held, to = end < held_end ? end : held_end;
+            for (; p->counted && from < to; from += CHUNK)
+                PLAIT_TRY(visit(self, owner, p, from, to - from < CHUNK ? to - from : CHUNK));
+        }
+    }
+    return PLAIT_OK;
+}
+
 /* ---- saving ---- */
 
 typedef struct save {
@@ -143,13 +170,14 @@ static void scatter(save *s, const plait_param *p, int64_t begin, int64_t n)
 }
 
 /* One chunk from its owner to the file: sent by the owner, received by rank 0. */
-static plait_status move_chunk(save *s, int owner, int unit, const plait_param *p, int64_t from, int64_t n)
+static plait_status move_chunk(void *self, int owner, const plait_param *p, int64_t from, int64_t n)
 {
+    save *s = self;
     const plait_groups *groups = plait_engine_groups(s->e);
     const plait_exec *ex = plait_engine_exec(s->e);
     int rank = plait_comm_rank(groups->world);
     if (rank == owner)
-        PLAIT_TRY(plait_zero_read(plait_engine_zero(s->e), unit, from, n, s->buffer));
+        PLAIT_TRY(plait_zero_read(plait_engine_zero(s->e), p->unit, from, n, s->buffer));
     if (owner != 0 && (rank == owner || rank == 0)) {
         plait_comm_op op =
             plait_comm_make(rank == 0 ? PLAIT_COMM_RECV : PLAIT_COMM_SEND, s->buffer, s->buffer, n, s->acc);
@@ -161,37 +189,17 @@ static plait_status move_chunk(save *s, int owner, int unit, const plait_param *
     return PLAIT_OK;
 }
 
-/* All that rank `owner` counts and holds; `list` is its list. Called by the owner and by rank 0. */
-static plait_status move_rank(save *s, int owner, const plait_param_list *list)
-{
-    const plait_topology *topo = plait_engine_topology(s->e);
-    plait_topology there = plait_topology_at(topo, owner);
-    for (int unit = 0; unit < list->num_units; unit++) {
-        const plait_unit *u = &list->units[unit];
-        int64_t held, held_end;
-        plait_zero_held_of(plait_engine_zero_options(s->e), there.d, topo->dp, u->numel, &held, &held_end);
-        for (int i = u->first_param; i < u->first_param + u->num_params; i++) {
-            const plait_param *p = &list->params[i];
-            int64_t end = p->offset + plait_param_valid_numel(p);
-            int64_t from = p->offset > held ? p->offset : held, to = end < held_end ? end : held_end;
-            for (; p->counted && from < to; from += CHUNK)
-                PLAIT_TRY(move_chunk(s, owner, unit, p, from, to - from < CHUNK ? to - from : CHUNK));
-        }
-    }
-    return PLAIT_OK;
-}
-
+/* Every rank's part in turn: called by all, done by the rank that has it and by rank 0. */
 static plait_status move_all(save *s)
 {
     const plait_topology *topo = plait_engine_topology(s->e);
-    const bool whole = plait_engine_config(s->e)->zero.stage == 0;
     for (int owner = 0; owner < topo->world; owner++) {
         plait_topology there = plait_topology_at(topo, owner);
-        if ((whole && there.d > 0) || (topo->rank != owner && topo->rank != 0))
+        if (plait_weights_are_copies(s->e, owner) || (topo->rank != owner && topo->rank != 0))
             continue;
         plait_param_list list;
         PLAIT_TRY(plait_engine_model(s->e)->params(plait_engine_config(s->e), &there, &list));
-        plait_status st = move_rank(s, owner, &list);
+        plait_status st = plait_weights_walk(s->e, owner, &list, move_chunk, s);
         plait_param_list_deinit(&list);
         PLAIT_TRY(st);
     }

@@ -265,6 +265,13 @@ TEST_F(Safetensors, ConvertsExactlyAndKeepsBits)
     EXPECT_EQ(bits[1], 0x80000000u);
     EXPECT_EQ(bits[2], 1u);
     EXPECT_EQ(plait_st_read(f.f, plait_st_find(f.f, "i"), 0, 4, PLAIT_FP32, bits), PLAIT_UNSUPPORTED);
+    unsigned char raw[8];
+    ASSERT_EQ(plait_st_read_raw(f.f, plait_st_find(f.f, "b"), 1, 2, raw), PLAIT_OK);
+    EXPECT_EQ(std::memcmp(raw, "\x80\xbf\x80\x7f", 4), 0);
+    ASSERT_EQ(plait_st_read_raw(f.f, plait_st_find(f.f, "i"), 3, 1, raw), PLAIT_OK);
+    EXPECT_EQ(raw[0], 5);
+    EXPECT_EQ(plait_st_read_raw(f.f, plait_st_find(f.f, "i"), 3, 2, raw), PLAIT_INTERNAL);
+    EXPECT_EQ(plait_st_dtype_size(PLAIT_ST_BF16), 2u);
 }
 
 // Files of another writer, with names and layouts of Hugging Face.

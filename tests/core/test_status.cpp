@@ -46,6 +46,7 @@ TEST(Status, ExitCodesAreTheUserInterface)
     EXPECT_EQ(plait_status_exit_code(PLAIT_IO), 5);
     EXPECT_EQ(plait_status_exit_code(PLAIT_PEER), 6);
     EXPECT_EQ(plait_status_exit_code(PLAIT_STOPPED), 7);
+    EXPECT_EQ(plait_status_exit_code(PLAIT_DIFFERENT), 8);
 }
 
 TEST(Status, APrefixSaysWhereAndKeepsTheTrace)

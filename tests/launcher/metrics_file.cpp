@@ -125,6 +125,9 @@ void read_end(Object &o, const std::string &where, Metrics &m)
         Object r(row, where + ", resident " + std::to_string(i));
         m.resident.push_back({r.integer("rank"), r.integer("before"), r.integer("peak")});
     }
+    m.fingerprint = o.text("fingerprint");
+    EXPECT_TRUE(m.fingerprint.size() == 16 && m.fingerprint.find_first_not_of("0123456789abcdef") == std::string::npos)
+        << where << ": " << m.fingerprint;
     EXPECT_FALSE(m.ended) << where << ": a second end";
     m.ended = true;
 }

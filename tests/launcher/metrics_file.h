@@ -38,6 +38,7 @@ struct Metrics {
     std::vector<MemoryRow> memory;
     std::vector<TrafficRow> traffic;
     std::vector<ResidentRow> resident;
+    std::string fingerprint;
     bool ended = false; /* the last line, memory and communication, is there */
 
     std::vector<double> losses() const;

@@ -309,6 +309,10 @@ TEST_F(CliConfig, WrongCommandsAreUsageErrorsAndHelpIsNot)
         {{"config", kTiny, "--ranks", "0"}, {"--ranks", "0"}},
         {{"config", kTiny, "--frobnicate"}, {"--frobnicate"}},
         {{"config", kTiny, "--ranks", "3", "parallelism.tp=2"}, {"3", "2"}},
+        {{"diff"}, {"two files, not 0", "usage: plait diff"}},
+        {{"diff", "a"}, {"two files, not 1", "usage: plait diff"}},
+        {{"diff", "a", "b", "c"}, {"two files, not 3", "usage: plait diff"}},
+        {{"diff", "a", "--frobnicate"}, {"unknown option --frobnicate", "usage: plait diff"}},
         {{"generate"}, {"usage: plait generate"}},
         {{"generate", "w", kTiny, "--prompt", "x"}, {"usage: plait generate"}},
         {{"generate", "w", kTiny, "--prompt", "", "--bytes", "4"}, {"--prompt"}},
@@ -340,6 +344,7 @@ TEST_F(CliConfig, WrongCommandsAreUsageErrorsAndHelpIsNot)
         Words before; /* what else may stand there */
     } commands[] = {{"train", {kTiny, "train.seed=1"}},
                     {"config", {kTiny, "--ranks", "2"}},
+                    {"diff", {"a", "b"}},
                     {"generate", {"w", kTiny, "--prompt", "x"}},
                     {"version", {}}};
     for (const auto &c : commands) {

@@ -320,10 +320,10 @@ TEST_F(CliFailures, OutputThatNobodyCanReadIsAFailure)
 {
     const std::string weights = path("w.safetensors");
     train(kTiny, {"train.train_iters=1", "checkpoint.save_weights=" + weights});
-    for (const Words &args :
-         {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"}, Words{"version"},
-          Words{"help"}, Words{"train", "--help"}, Words{"train", kTiny, "train.train_iters=1"},
-          Words{"generate", weights, kTiny, "--prompt", "x", "--bytes", "1"}}) {
+    for (const Words &args : {Words{"config", kTiny}, Words{"config", kTiny, "--json"}, Words{"config", "--reference"},
+                              Words{"version"}, Words{"diff", weights, weights}, Words{"help"},
+                              Words{"train", "--help"}, Words{"train", kTiny, "train.train_iters=1"},
+                              Words{"generate", weights, kTiny, "--prompt", "x", "--bytes", "1"}}) {
         Command c = plait(args);
         Outcome o = c.output("/dev/full").run();
         expect_end(o, 5, {"file: standard output: "}, text_of(args));

@@ -39,7 +39,7 @@ TEST_F(CliOutput, TheMetricsFileHasALineAStepAndEndsWithMemoryAndCommunication)
 {
     Trained r = train(kTiny,
                       {"train.train_iters=5", "train.eval_interval=2", "parallelism.tp=2", "parallelism.pp=2",
-                       "zero_optimization.stage=1", "lr_scheduler.style=linear"},
+                       "zero_optimization.stage=1", "lr_scheduler.style=linear", "numerics.fingerprint=weights"},
                       4);
     const Metrics &m = r.metrics;
     ASSERT_EQ(m.steps.size(), 5u);
@@ -52,6 +52,9 @@ TEST_F(CliOutput, TheMetricsFileHasALineAStepAndEndsWithMemoryAndCommunication)
         EXPECT_NEAR(s.tokens_per_second * s.step_seconds, 8 * 32, 1e-6);
     }
     EXPECT_GT(m.steps[0].lr, m.steps[4].lr);
+    EXPECT_NE(r.outcome.out.find("\nfingerprint: " + m.fingerprint + " (losses of 5 steps, weights)\n"),
+              std::string::npos)
+        << m.fingerprint << r.outcome;
     /* every second step, and after the last */
     std::vector<int64_t> after;
     for (const EvalLine &e : m.evals)

@@ -149,6 +149,7 @@ std::vector<Row> rows(const std::string &other_text, const std::string &weights)
         {"comm.distributed_timeout_minutes", {"comm.distributed_timeout_minutes=0"}, REFUSED},
 
         {"numerics.tensor_slices", {"numerics.tensor_slices=2"}, REFUSED},
+        {"numerics.fingerprint", {"numerics.fingerprint=weights"}, LOG, {}, 0, {" steps, weights)"}},
     };
 }
 
@@ -177,9 +178,12 @@ std::map<Seen, std::string> seen_of(const Trained &r, const std::string &weights
         all[MEMORY] << x.rank << "@" << x.d << x.p << x.t << x.tier << x.category << x.planned << "\n";
     for (const TrafficRow &x : m.traffic)
         all[TRAFFIC] << x.rank << x.group << x.op << x.calls << ":" << x.bytes << "\n";
-    /* The log without what differs from run to run: digits. Kernels and threads stand in a line of their own. */
+    /* The log without what differs from run to run: digits, also those of the fingerprint. Kernels and threads stand in
+     * a line of their own. */
     std::istringstream in(r.outcome.out);
     for (std::string line; std::getline(in, line);) {
+        if (line.compare(0, 13, "fingerprint: ") == 0)
+            line.erase(13, 16);
         bool is_precise = line.find("kernels") != std::string::npos || line.find("weights:") != std::string::npos;
         for (char c : line)
             all[LOG] << (is_precise || !isdigit(static_cast<unsigned char>(c)) ? std::string(1, c) : "");

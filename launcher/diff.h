@@ -1,0 +1,22 @@
+/* launcher/diff.h: what two runs left behind, compared to the last bit: their metrics or their weights.
+ *
+ * Both comparisons print the first difference with both values, then a summary with the largest. They read as they go:
+ * memory does not grow with the files.
+ */
+#ifndef PLAIT_LAUNCHER_DIFF_H
+#define PLAIT_LAUNCHER_DIFF_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/status.h"
+
+PLAIT_BEGIN_DECLS
+
+/* Files of logging.metrics_file: what a run computes, step by step, never how fast or in which memory. */
+PLAIT_MUST_USE plait_status plait_diff_metrics(const char *const path[2], FILE *out, bool *differ);
+/* Weight files: names, types, shapes and elements. */
+PLAIT_MUST_USE plait_status plait_diff_weights(const char *const path[2], FILE *out, bool *differ);
+
+PLAIT_END_DECLS
+#endif
