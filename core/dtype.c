@@ -2,7 +2,7 @@
 
 const char *plait_dtype_name(plait_dtype dtype)
 {
-    static const char *const names[PLAIT_DTYPES] = {"fp32", "bf16", "fp16", "fp64", "int32"};
+    static const char *const names[PLAIT_DTYPES] = {"fp32", "bf16", "fp16", "fp64", "int32", "int64"};
     return (unsigned)dtype < PLAIT_DTYPES ? names[dtype] : "?";
 }
 

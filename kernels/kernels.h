@@ -19,6 +19,7 @@
 #define PLAIT_KERNELS_KERNELS_H
 
 #include "core/config.h"
+#include "core/fixed.h"
 #include "core/mem.h"
 #include "core/rng.h"
 
@@ -196,6 +197,16 @@ typedef struct plait_kernels {
     /* *sum += sum x^2 in double over fixed blocks. x: A */
     plait_status (*sum_squares)(const plait_exec *ex, double *sum, const void *x, int64_t n);
 
+    /* Sums that do not depend on the order of their terms (core/fixed.h). sum += x scale in fixed point; scale is a power
+     * of two. *overflow = 1 if a term is too large or not a number (never reset here). x: A, fp32 */
+    plait_status (*fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, int64_t n,
+                              int32_t *overflow);
+    /* y = sum, each rounded once. y: A, fp32 */
+    plait_status (*fixed_read)(const plait_exec *ex, void *y, const int64_t *sum, int64_t n);
+    /* *total += sum of squares of x, which has come from fixed_read; *overflow = 1 if one is too large. x: A, fp32 */
+    plait_status (*fixed_squares)(const plait_exec *ex, plait_fixed_squares *total, const void *x, int64_t n,
+                                  int32_t *overflow);
+
     /* Any of fp32, bf16, fp16, fp64 to any, as core/dtype.h rounds (fp64 to a 16-bit type through fp32); src may not
      * overlap dst unless both are the same array of one size. */
     plait_status (*cast)(const plait_exec *ex, void *dst, plait_dtype to, const void *src, plait_dtype from, int64_t n);
@@ -235,6 +246,9 @@ typedef struct plait_kernels {
     X(sgd)                                                                                                             \
     X(unscale)                                                                                                         \
     X(sum_squares)                                                                                                     \
+    X(fixed_add)                                                                                                       \
+    X(fixed_read)                                                                                                      \
+    X(fixed_squares)                                                                                                   \
     X(cast)                                                                                                            \
     X(add)                                                                                                             \
     X(zero)                                                                                                            \

@@ -281,6 +281,11 @@ plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_byte
 
 /* ---- start ---- */
 
+static bool is_integer(plait_dtype dtype)
+{
+    return dtype == PLAIT_INT32 || dtype == PLAIT_INT64;
+}
+
 static plait_status check_types(const plait_comm *c, const plait_comm_op *op)
 {
     const char *what = plait_comm_kind_name(op->kind);
@@ -289,13 +294,15 @@ static plait_status check_types(const plait_comm *c, const plait_comm_op *op)
         (unsigned)op->result >= PLAIT_DTYPES)
         PLAIT_FAIL(INTERNAL, "group %s: %s with types %d, %d, %d", c->name, what, (int)op->dtype, (int)op->wire,
                    (int)op->result);
-    bool integers = op->dtype == PLAIT_INT32 || op->wire == PLAIT_INT32 || op->result == PLAIT_INT32;
+    bool integers = is_integer(op->dtype) || is_integer(op->wire) || is_integer(op->result);
     if (!one_type && (integers || is_message(op->kind)))
         PLAIT_FAIL(UNSUPPORTED, "group %s: %s of %s as %s into %s; %s one type throughout", c->name, what,
                    plait_dtype_name(op->dtype), plait_dtype_name(op->wire), plait_dtype_name(op->result),
-                   integers ? "int32 is" : "a message has");
+                   integers ? "integers are" : "a message has");
     if (is_reduction(op->kind) && op->dtype == PLAIT_INT32 && (op->reduction != PLAIT_MAX || op->accumulate))
         PLAIT_FAIL(UNSUPPORTED, "group %s: %s of int32 takes the maximum only", c->name, what);
+    if (is_reduction(op->kind) && op->dtype == PLAIT_INT64 && op->reduction != PLAIT_SUM)
+        PLAIT_FAIL(UNSUPPORTED, "group %s: %s of int64 takes the sum only", c->name, what);
     return PLAIT_OK;
 }
 

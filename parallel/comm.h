@@ -7,9 +7,11 @@
  * MPI makes no progress by itself and a blocking MPI call starves other ranks of the core: every wait is non-blocking +
  * test + yield or nap and moves all open requests of the process, so waiting for one group cannot block another.
  *
- * Reductions: every rank's contribution is rounded to the wire type, sums are formed in rank order in fp32 (fp64 for
- * fp64), and rounded once to the output type. So all ranks get the same bits, the same in every run. A maximum keeps
- * NaN; int32 takes part in maxima, gathers, broadcasts and messages only. Messages and int32 have one type throughout.
+ * Reductions: every rank's contribution is rounded to the wire type, sums are formed in fp32 (fp64 for fp64), and
+ * rounded once to the output type. They are added in pairs of neighbours, then in pairs of pairs: one binary tree over
+ * the ranks, below which each rank may go on with a tree of its own. So all ranks get the same bits, the same in every
+ * run. A maximum keeps NaN; int32 takes part in maxima, int64 in sums (exact, so in no order). Messages and integers
+ * have one type throughout.
  *
  * Failures: a peer that does not answer within the time-out is a PLAIT_PEER that names group, operation and how long.
  */

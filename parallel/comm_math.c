@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 1024
+#define BLOCK  1024
+#define LEVELS 24 /* of a tree over ranks */
 
 static plait_exec host;
 
@@ -17,7 +18,7 @@ void plait_comm_set_exec(const plait_exec *exec)
 
 static plait_dtype sum_type(plait_dtype wire)
 {
-    return wire == PLAIT_INT32 ? PLAIT_INT32 : plait_dtype_acc(wire);
+    return wire == PLAIT_INT32 || wire == PLAIT_INT64 ? wire : plait_dtype_acc(wire);
 }
 
 plait_status plait_comm_math_ready(const plait_comm_op *op)
@@ -46,8 +47,14 @@ plait_status plait_comm_convert(void *dst, plait_dtype to, const void *src, plai
 
 plait_status plait_comm_accumulate(void *dst, const void *src, plait_dtype dtype, int64_t n)
 {
-    if (n > 0)
+    if (dtype == PLAIT_INT64) {
+        int64_t *y = dst;
+        const int64_t *x = src;
+        for (int64_t i = 0; i < n; i++)
+            y[i] += x[i];
+    } else if (n > 0) {
         PLAIT_TRY(host.k->add(&host, dst, src, dtype, n));
+    }
     return PLAIT_OK;
 }
 
@@ -72,35 +79,66 @@ static void max_into(void *y, const void *x, plait_dtype dtype, int64_t n)
     }
 }
 
+/* One block of a reduction: what it is made of, from element `at` on. */
+typedef struct block {
+    const plait_comm_op *op;
+    const void *const *sources;
+    plait_dtype sum;
+    int64_t at, len;
+} block;
+
+/* y = y and source r */
+static plait_status take(const block *b, void *y, int r)
+{
+    static _Alignas(64) double wide[BLOCK];
+    const void *x = plait_at(b->sources[r], b->op->wire, b->at);
+    if (b->op->wire != b->sum) {
+        PLAIT_TRY(plait_comm_convert(wide, b->sum, x, b->op->wire, b->len));
+        x = wide;
+    }
+    if (b->op->reduction == PLAIT_SUM)
+        return plait_comm_accumulate(y, x, b->sum, b->len);
+    max_into(y, x, b->sum, b->len);
+    return PLAIT_OK;
+}
+
+/* y = sources [first, first + n), halves first: the larger half, a power of two, is the left one. `room`: a block for
+ * each further level. */
+static plait_status add_tree(const block *b, void *y, int first, int n, double (*room)[BLOCK])
+{
+    if (n <= 2 || b->op->reduction == PLAIT_MAX) {
+        PLAIT_TRY(
+            plait_comm_convert(y, b->sum, plait_at(b->sources[first], b->op->wire, b->at), b->op->wire, b->len));
+        for (int r = first + 1; r < first + n; r++)
+            PLAIT_TRY(take(b, y, r));
+        return PLAIT_OK;
+    }
+    int left = 2;
+    while (2 * left < n)
+        left *= 2;
+    PLAIT_TRY(add_tree(b, y, first, left, room));
+    PLAIT_TRY(add_tree(b, room[0], first + left, n - left, room + 1));
+    return plait_comm_accumulate(y, room[0], b->sum, b->len);
+}
+
 plait_status plait_comm_reduce(const plait_comm_op *op, const void *const *sources, int num_sources, void *dst,
                                int64_t n, bool accumulate)
 {
-    static _Alignas(64) double sum_block[BLOCK], wide_block[BLOCK];
-    plait_dtype sum = sum_type(op->wire);
+    static _Alignas(64) double sum_block[BLOCK], result_block[BLOCK], room[LEVELS][BLOCK];
+    block b = {op, sources, sum_type(op->wire), 0, 0};
     /* Where the result has the type of the sums it is its own block. */
-    bool direct = op->result == sum && !accumulate;
+    bool direct = op->result == b.sum && !accumulate;
 
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        int64_t len = n - i < BLOCK ? n - i : BLOCK;
-        void *to = plait_at(dst, op->result, i);
+    for (; b.at < n; b.at += BLOCK) {
+        b.len = n - b.at < BLOCK ? n - b.at : BLOCK;
+        void *to = plait_at(dst, op->result, b.at);
         void *acc = direct ? to : sum_block;
-        PLAIT_TRY(plait_comm_convert(acc, sum, plait_at(sources[0], op->wire, i), op->wire, len));
-        for (int r = 1; r < num_sources; r++) {
-            const void *x = plait_at(sources[r], op->wire, i);
-            if (op->wire != sum) {
-                PLAIT_TRY(plait_comm_convert(wide_block, sum, x, op->wire, len));
-                x = wide_block;
-            }
-            if (op->reduction == PLAIT_MAX)
-                max_into(acc, x, sum, len);
-            else
-                PLAIT_TRY(plait_comm_accumulate(acc, x, sum, len));
-        }
+        PLAIT_TRY(add_tree(&b, acc, 0, num_sources, room));
         if (accumulate) {
-            PLAIT_TRY(plait_comm_convert(wide_block, op->result, acc, sum, len));
-            PLAIT_TRY(plait_comm_accumulate(to, wide_block, op->result, len));
+            PLAIT_TRY(plait_comm_convert(result_block, op->result, acc, b.sum, b.len));
+            PLAIT_TRY(plait_comm_accumulate(to, result_block, op->result, b.len));
         } else if (!direct) {
-            PLAIT_TRY(plait_comm_convert(to, op->result, acc, sum, len));
+            PLAIT_TRY(plait_comm_convert(to, op->result, acc, b.sum, b.len));
         }
     }
     return PLAIT_OK;

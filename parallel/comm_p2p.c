@@ -1,8 +1,8 @@
 /* The collectives of comm_window.c over messages, for groups that span nodes. The bits are the same: contributions are
- * rounded to the wire type and added in rank order by the owner of each part.
+ * rounded to the wire type and added by the owner of each part.
  *
  *   phase 0  round the contribution into the send panel; send piece q to rank q, receive p - 1 pieces of the own part
- *   phase 1  add them in rank order; send the sum to all (reduce: to the root), receive the other parts' sums
+ *   phase 1  add them; send the sum to all (reduce: to the root), receive the other parts' sums
  *   phase 2  copy what arrived into the output
  *
  * A gather begins with its own part as the sum, a broadcast with the root's pieces instead of sums: so the root sends

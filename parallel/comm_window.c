@@ -3,7 +3,7 @@
  * Every rank has a line of flags and two slots with a result region each; round k uses slot k % 2:
  *
  *   FILL  wait until all are done with round k - 2; put the own contribution into the own slot; flag `in` = k + 1
- *   SUM   wait for all `in`; add one's own part over all slots, in rank order; flag `out` = k + 1
+ *   SUM   wait for all `in`; add one's own part over all slots; flag `out` = k + 1
  *   TAKE  wait for all `out` (of a gather: `in`); copy what one wants; flag `done` = k + 1
  *
  * So nobody waits for the slowest reader before the next round, and all ranks work in every phase. A gather and a

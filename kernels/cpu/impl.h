@@ -52,6 +52,9 @@
     X(cross_entropy_loss)                                                                                              \
     X(unscale)                                                                                                         \
     X(sum_squares)                                                                                                     \
+    X(fixed_add)                                                                                                       \
+    X(fixed_read)                                                                                                      \
+    X(fixed_squares)                                                                                                   \
     X(cast)                                                                                                            \
     X(add)                                                                                                             \
     X(zero)                                                                                                            \

@@ -25,6 +25,11 @@ inline double load(plait_dtype dtype, const void *base, int64_t i)
         std::memcpy(&d, p, sizeof d);
         return d;
     }
+    case PLAIT_INT64: {
+        int64_t n;
+        std::memcpy(&n, p, sizeof n);
+        return (double)n;
+    }
     case PLAIT_INT32: {
         int32_t n;
         std::memcpy(&n, p, sizeof n);
@@ -44,10 +49,13 @@ inline void store(plait_dtype dtype, void *base, int64_t i, double v)
     float f = (float)v;
     uint16_t h = dtype == PLAIT_BF16 ? plait_float_to_bf16(f) : plait_float_to_fp16(f);
     int32_t n = (int32_t)v;
+    int64_t wide = (int64_t)v;
     if (dtype == PLAIT_FP64)
         std::memcpy(p, &v, sizeof v);
     else if (dtype == PLAIT_INT32)
         std::memcpy(p, &n, sizeof n);
+    else if (dtype == PLAIT_INT64)
+        std::memcpy(p, &wide, sizeof wide);
     else if (dtype == PLAIT_FP32)
         std::memcpy(p, &f, sizeof f);
     else
@@ -62,20 +70,24 @@ inline double rounded(plait_dtype dtype, double v)
 }
 
 /* Sum or maximum of what the ranks gave (already of the input's type), as the contract says: rounded to the wire type,
- * added in rank order in fp32 (fp64 for fp64), rounded once. */
-inline double reduced(const plait_comm_op &op, const std::vector<double> &given)
+ * added in a tree in fp32 (fp64 for fp64), rounded once. */
+inline double reduced(const plait_comm_op &op, std::vector<double> given)
 {
-    double acc = rounded(op.wire, given[0]);
-    for (size_t r = 1; r < given.size(); r++) {
-        double x = rounded(op.wire, given[r]);
-        if (op.reduction == PLAIT_MAX)
-            acc = std::fmax(acc, x);
-        else if (op.wire == PLAIT_FP64)
-            acc += x;
-        else
-            acc = (float)acc + (float)x;
-    }
-    return rounded(op.result, acc);
+    for (double &x : given)
+        x = rounded(op.wire, x);
+    for (; given.size() > 1; given.resize((given.size() + 1) / 2))
+        for (size_t i = 0; i < given.size(); i += 2) {
+            const double a = given[i];
+            if (i + 1 == given.size())
+                given[i / 2] = a;
+            else if (op.reduction == PLAIT_MAX)
+                given[i / 2] = std::fmax(a, given[i + 1]);
+            else if (op.wire == PLAIT_FP64 || op.wire == PLAIT_INT64)
+                given[i / 2] = a + given[i + 1];
+            else
+                given[i / 2] = (float)a + (float)given[i + 1];
+        }
+    return rounded(op.result, given[0]);
 }
 
 /* An irregular number of rank r at place i: mixed signs and sizes, so that order and rounding show. */

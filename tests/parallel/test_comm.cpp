@@ -184,7 +184,8 @@ TEST_P(Collectives, GiveTheSameBitsOnEveryRoute)
 
 const plait_comm_kind AR = PLAIT_COMM_ALL_REDUCE, RS = PLAIT_COMM_REDUCE_SCATTER, AG = PLAIT_COMM_ALL_GATHER,
                       RD = PLAIT_COMM_REDUCE, BC = PLAIT_COMM_BROADCAST;
-const plait_dtype F32 = PLAIT_FP32, B16 = PLAIT_BF16, F16 = PLAIT_FP16, F64 = PLAIT_FP64, I32 = PLAIT_INT32;
+const plait_dtype F32 = PLAIT_FP32, B16 = PLAIT_BF16, F16 = PLAIT_FP16, F64 = PLAIT_FP64, I32 = PLAIT_INT32,
+                  I64 = PLAIT_INT64;
 
 const Collective kCollectives[] = {
     {"all_reduce_fp32", AR, PLAIT_SUM, F32, F32, F32, false, false},
@@ -199,6 +200,10 @@ const Collective kCollectives[] = {
     {"all_reduce_bf16_into_fp32", AR, PLAIT_SUM, B16, B16, F32, true, false},
     {"all_reduce_fp64_over_fp32_into_fp16", AR, PLAIT_SUM, F64, F32, F16, false, false},
     {"all_reduce_fp32_over_fp64", AR, PLAIT_SUM, F32, F64, F32, false, true},
+    {"all_reduce_int64", AR, PLAIT_SUM, I64, I64, I64, false, true},
+    {"all_reduce_int64_accumulated", AR, PLAIT_SUM, I64, I64, I64, true, false},
+    {"reduce_scatter_int64_accumulated", RS, PLAIT_SUM, I64, I64, I64, true, false},
+    {"reduce_int64", RD, PLAIT_SUM, I64, I64, I64, false, false},
     {"maximum_fp32", AR, PLAIT_MAX, F32, F32, F32, false, true},
     {"maximum_fp64", AR, PLAIT_MAX, F64, F64, F64, false, false},
     {"maximum_int32", AR, PLAIT_MAX, I32, I32, I32, false, true},
