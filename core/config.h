@@ -34,6 +34,7 @@ typedef enum plait_recompute_method { PLAIT_RECOMPUTE_UNIFORM, PLAIT_RECOMPUTE_B
 enum { PLAIT_MODULE_CORE_ATTN = 1, PLAIT_MODULE_MLP_ACT = 2, PLAIT_MODULE_NORMS = 4 };
 typedef enum plait_optimizer_type { PLAIT_OPTIM_ADAMW, PLAIT_OPTIM_SGD } plait_optimizer_type;
 typedef enum plait_lr_style { PLAIT_LR_CONSTANT, PLAIT_LR_LINEAR, PLAIT_LR_COSINE, PLAIT_LR_WSD } plait_lr_style;
+typedef enum plait_reduction_mode { PLAIT_REDUCTION_FAST, PLAIT_REDUCTION_INVARIANT } plait_reduction_mode;
 typedef enum plait_kernels_choice { PLAIT_KERNELS_AUTO, PLAIT_KERNELS_REF, PLAIT_KERNELS_CPU } plait_kernels_choice;
 typedef enum plait_norm { PLAIT_NORM_LAYERNORM, PLAIT_NORM_RMSNORM } plait_norm;
 typedef enum plait_position { PLAIT_POSITION_LEARNED, PLAIT_POSITION_ROPE } plait_position;
@@ -120,9 +121,13 @@ typedef struct plait_config {
         double timeout_minutes;
     } comm;
     struct {
-        int64_t tensor_slices;
+        plait_reduction_mode reduction;
+        int64_t tensor_slices; /* into which split matrices are cut; fast: one a tensor rank */
         plait_fingerprint_of fingerprint;
     } numerics;
+    struct {
+        char tensor_hashes[PLAIT_PATH_MAX]; /* "": none */
+    } debug;
 
     /* Where each value came from; parallel to the key table. Owned by the config: plait_config_deinit. */
     struct plait_config_origin *origins;

@@ -32,6 +32,7 @@ plait_status plait_config_check_files(const plait_config *cfg)
 {
     const named_file weights = {"checkpoint.save_weights", cfg->checkpoint.save_weights};
     const named_file metrics = {"logging.metrics_file", cfg->logging.metrics_file};
+    const named_file hashes = {"debug.tensor_hashes", cfg->debug.tensor_hashes};
     const named_file text = {"data.data_path", cfg->data.path};
     const named_file loaded = {"checkpoint.load_weights", cfg->checkpoint.load_weights};
     const named_file itself = {NULL, cfg->file};
@@ -44,6 +45,11 @@ plait_status plait_config_check_files(const plait_config *cfg)
     compare(errors, cfg, metrics, text);
     compare(errors, cfg, metrics, loaded);
     compare(errors, cfg, metrics, weights);
+    compare(errors, cfg, hashes, itself);
+    compare(errors, cfg, hashes, text);
+    compare(errors, cfg, hashes, loaded);
+    compare(errors, cfg, hashes, weights);
+    compare(errors, cfg, hashes, metrics);
     /* Not weights and loaded: to go on in place is what some want, and it is safe. They are read before the first step,
      * and what is written takes their place in one piece. */
     plait_status st = plait_errors_status(errors);

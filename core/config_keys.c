@@ -62,7 +62,7 @@ static const plait_word isa_words[] = {
 static const plait_word backend_words[] = {
     {"mpi", 0, NULL}, {"nccl", 0, "there are no device buffers to exchange yet"}, {0}};
 static const plait_word reduction_words[] = {
-    {"fast", 0, NULL}, {"invariant", 0, "sums that do not depend on the topology are not there yet"}, {0}};
+    {"fast", PLAIT_REDUCTION_FAST, NULL}, {"invariant", PLAIT_REDUCTION_INVARIANT, NULL}, {0}};
 static const plait_word fingerprint_words[] = {
     {"losses", PLAIT_FINGERPRINT_LOSSES, NULL}, {"weights", PLAIT_FINGERPRINT_WEIGHTS, NULL}, {0}};
 
@@ -121,10 +121,11 @@ static const plait_key keys[] = {
     INT("model.vocab_size", "", model.vocab_size, 1, 1 << 26, "257",
         "Token ids; the bytes tokenizer needs 257 (256 bytes and the end of a document)."),
     INT("model.make_vocab_size_divisible_by", "", model.make_vocab_size_divisible_by, 1, 1 << 20, "1",
-        "The vocabulary is padded to a multiple of this and of the tensor ranks; pad rows get no probability and no "
+        "The vocabulary is padded to a multiple of this and of numerics.tensor_slices; pad rows get no probability and "
+        "no "
         "gradient."),
     ROW("model.padded_vocab_size", "", INT, DERIVED, AT(model.padded_vocab_size), 1, INT64_MAX, 0, 0, false, 0, NULL,
-        "auto", "Follows from vocab_size, make_vocab_size_divisible_by and tensor_model_parallel_size."),
+        "auto", "Follows from vocab_size, make_vocab_size_divisible_by and numerics.tensor_slices."),
     BOOL("model.tie_word_embeddings", "!untie_embeddings_and_output_weights", model.tie_word_embeddings, "auto",
          "Whether embedding and head are one matrix; auto: true for gpt2, false for llama."),
     ENUM("model.normalization", "", model.normalization, norm_words, "auto",
@@ -320,11 +321,18 @@ static const plait_key keys[] = {
            "How long a rank waits for another before the job ends."),
     ONLY_WORD("comm.backend", backend_words, "mpi", "What carries messages."),
 
-    ONLY_WORD("numerics.reduction", reduction_words, "fast", "Order of sums over ranks."),
-    INT("numerics.tensor_slices", "", numerics.tensor_slices, 1, 1, "1",
-        "Slices of a split matrix; more than 1 comes with numerics.reduction invariant."),
+    ENUM("numerics.reduction", "", numerics.reduction, reduction_words, "fast",
+         "invariant: losses, norms and weights have the same bits for every topology."),
+    INT("numerics.tensor_slices", "", numerics.tensor_slices, 1, 1024, "auto",
+        "Slices of each split matrix. fast: one a tensor rank. invariant: a power of two and a multiple of the tensor "
+        "ranks; auto: the largest power of two up to 8 that divides heads and ffn and fits the key/value heads."),
     ENUM("numerics.fingerprint", "", numerics.fingerprint, fingerprint_words, "losses",
          "What the fingerprint that a run ends with is made of: the losses of all steps, or these and the weights."),
+
+    FILE_PATH(
+        "debug.tensor_hashes", "", debug.tensor_hashes,
+        "A line for each slice of each result of a training step, with a hash that is the same for every topology: "
+        "plait diff of two such files names the first that differs. With numerics.reduction invariant; null: none."),
 };
 
 #define NUM_KEYS ((int)(sizeof keys / sizeof keys[0]))

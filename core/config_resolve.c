@@ -55,6 +55,23 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+/* Key/value heads are split among the slices or shared by them. */
+static bool groups_fit(const plait_config *cfg, int64_t slices)
+{
+    const int64_t groups = cfg->model.num_query_groups;
+    return groups % slices == 0 || slices % groups == 0;
+}
+
+/* The largest power of two up to 8 into which the model can be cut: every usual number of tensor ranks divides it. */
+static int64_t usual_slices(const plait_config *cfg)
+{
+    int64_t slices = 8;
+    while (cfg->model.num_attention_heads % slices != 0 || cfg->model.ffn_hidden_size % slices != 0 ||
+           !groups_fit(cfg, slices))
+        slices /= 2;
+    return slices;
+}
+
 void plait_config_derive(plait_config *cfg)
 {
     bool llama = cfg->model.arch == PLAIT_ARCH_LLAMA;
@@ -77,6 +94,9 @@ void plait_config_derive(plait_config *cfg)
         cfg->model.swiglu = llama;
     if (derives(cfg, "precision.communication_data_type"))
         cfg->precision.communication_dtype = plait_dtype_acc(cfg->precision.dtype);
+    if (derives(cfg, "numerics.tensor_slices"))
+        cfg->numerics.tensor_slices =
+            cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT ? usual_slices(cfg) : cfg->parallelism.tp;
     if (derives(cfg, "lr_scheduler.decay_iters"))
         cfg->lr.decay_iters = cfg->train.train_iters;
     if (derives(cfg, "lr_scheduler.wsd_decay_iters"))
@@ -110,7 +130,7 @@ typedef struct effect {
     bool here;        /* in this one */
     const char *with; /* what it takes */
 } effect;
-enum { EFFECTS = 15 };
+enum { EFFECTS = 16 };
 
 static void effects_of(const plait_config *cfg, effect out[EFFECTS])
 {
@@ -135,6 +155,8 @@ static void effects_of(const plait_config *cfg, effect out[EFFECTS])
         {"optimizer.min_lr", decays, "lr_scheduler.style linear, cosine or WSD"},
         {"lr_scheduler.decay_iters", decays, "lr_scheduler.style linear, cosine or WSD"},
         {"lr_scheduler.wsd_decay_iters", wsd, "lr_scheduler.style WSD"},
+        {"numerics.tensor_slices", cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT,
+         "numerics.reduction invariant"},
     };
     memcpy(out, all, sizeof all);
 }
@@ -223,6 +245,38 @@ static void check_shapes(checker *c)
               (ll)cfg->model.max_position_embeddings);
     if (cfg->data.path[0] && cfg->model.vocab_size < 257)
         clash(c, "model.vocab_size", "%lld is below the 257 ids of data.tokenizer bytes", (ll)cfg->model.vocab_size);
+}
+
+/* What sums in one order for every topology take: slices that are alike on every number of tensor ranks. */
+static void check_invariant(checker *c)
+{
+    const plait_config *cfg = c->cfg;
+    const ll slices = cfg->numerics.tensor_slices, tp = cfg->parallelism.tp;
+    const ll heads = cfg->model.num_attention_heads, ffn = cfg->model.ffn_hidden_size;
+    if (cfg->numerics.reduction != PLAIT_REDUCTION_INVARIANT) {
+        if (cfg->debug.tensor_hashes[0])
+            clash(c, "debug.tensor_hashes",
+                  "needs numerics.reduction invariant: with fast each topology has bits of its own, whose hashes say "
+                  "nothing");
+        return;
+    }
+    if (cfg->precision.dtype == PLAIT_FP64)
+        clash(c, "numerics.reduction", "invariant has no fp64 (precision.dtype): its sums of gradients are rounded");
+    if (cfg->precision.communication_dtype != plait_dtype_acc(cfg->precision.dtype))
+        clash(c, "precision.communication_data_type",
+              "%s rounds gradients by how ranks share them: numerics.reduction invariant takes fp32",
+              plait_dtype_name(cfg->precision.communication_dtype));
+    if ((slices & (slices - 1)) != 0)
+        clash(c, "numerics.tensor_slices", "%lld is not a power of two", slices);
+    if (slices % tp != 0)
+        clash(c, TP, "%lld does not divide numerics.tensor_slices %lld", tp, slices);
+    if (heads % slices != 0)
+        clash(c, "numerics.tensor_slices", "%lld does not divide model.num_attention_heads %lld", slices, heads);
+    if (ffn % slices != 0)
+        clash(c, "numerics.tensor_slices", "%lld does not divide model.ffn_hidden_size %lld", slices, ffn);
+    if (!groups_fit(cfg, slices))
+        clash(c, "numerics.tensor_slices", "%lld and model.num_query_groups %lld: neither is a multiple of the other",
+              slices, (ll)cfg->model.num_query_groups);
 }
 
 static void check_pipeline(checker *c)
@@ -466,6 +520,7 @@ plait_status plait_config_resolve(plait_config *cfg, int world_size)
 
     check_arch(c);
     check_shapes(c);
+    check_invariant(c);
     check_pipeline(c);
     check_memory(c);
     check_numbers(c);
@@ -476,8 +531,8 @@ plait_status plait_config_resolve(plait_config *cfg, int world_size)
 
     if (derives(cfg, "parallelism.pipeline_schedule"))
         cfg->parallelism.schedule = cfg->parallelism.num_chunks > 1 ? PLAIT_PIPE_INTERLEAVED : PLAIT_PIPE_1F1B;
-    int64_t div = cfg->model.make_vocab_size_divisible_by, tp = cfg->parallelism.tp;
-    cfg->model.padded_vocab_size = round_up(cfg->model.vocab_size, div / gcd(div, tp) * tp);
+    int64_t div = cfg->model.make_vocab_size_divisible_by, parts = cfg->numerics.tensor_slices;
+    cfg->model.padded_vocab_size = round_up(cfg->model.vocab_size, div / gcd(div, parts) * parts);
     cfg->origins[row_of("model.padded_vocab_size")].kind = PLAIT_ORIGIN_DERIVED;
     check_size(c);
 

@@ -16,7 +16,15 @@
 
 PLAIT_BEGIN_DECLS
 
-typedef enum plait_dtype { PLAIT_FP32, PLAIT_BF16, PLAIT_FP16, PLAIT_FP64, PLAIT_INT32, PLAIT_INT64, PLAIT_DTYPES } plait_dtype;
+typedef enum plait_dtype {
+    PLAIT_FP32,
+    PLAIT_BF16,
+    PLAIT_FP16,
+    PLAIT_FP64,
+    PLAIT_INT32,
+    PLAIT_INT64,
+    PLAIT_DTYPES
+} plait_dtype;
 
 static inline size_t plait_dtype_size(plait_dtype dtype)
 {

@@ -93,6 +93,7 @@ typedef struct plait_cross_entropy {
     void *row_max;    /* A (rows) */
     void *row_sum;    /* A (rows): sum of exp(logit - row_max) */
     void *row_target; /* A (rows): logit - row_max of the target if its column is here, else 0 */
+    bool raise;       /* row_max has the maximum of other columns already */
 } plait_cross_entropy;
 
 /* AdamW (Loshchilov and Hutter 2019, algorithm 2). g = grad * grad_scale; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2)
@@ -176,7 +177,7 @@ typedef struct plait_kernels {
     /* db[c] += sum_r dy[r, c]. db: A (C); dy: T (N, C) */
     plait_status (*bias_grad)(const plait_exec *ex, void *db, const void *dy, int64_t N, int64_t C);
 
-    /* Fills row_max from logits (-inf where valid is 0). */
+    /* Fills row_max from logits (-inf where valid is 0), or raises it. */
     plait_status (*cross_entropy_max)(const plait_exec *ex, const plait_cross_entropy *c);
     /* Fills row_sum and row_target; row_max is the maximum over all ranks by then. */
     plait_status (*cross_entropy_sum)(const plait_exec *ex, const plait_cross_entropy *c);
@@ -197,15 +198,22 @@ typedef struct plait_kernels {
     /* *sum += sum x^2 in double over fixed blocks. x: A */
     plait_status (*sum_squares)(const plait_exec *ex, double *sum, const void *x, int64_t n);
 
-    /* Sums that do not depend on the order of their terms (core/fixed.h). sum += x scale in fixed point; scale is a power
-     * of two. *overflow = 1 if a term is too large or not a number (never reset here). x: A, fp32 */
-    plait_status (*fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, int64_t n,
+    /* Sums that do not depend on the order of their terms (core/fixed.h). sum += x scale in fixed point, rounded
+     * once where scale is a power of two. *overflow = 1 if a term is not below `limit` (plait_fixed_limit), or not a
+     * number (never reset here). x: A, fp32 */
+    plait_status (*fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, double limit, int64_t n,
                               int32_t *overflow);
     /* y = sum, each rounded once. y: A, fp32 */
     plait_status (*fixed_read)(const plait_exec *ex, void *y, const int64_t *sum, int64_t n);
-    /* *total += sum of squares of x, which has come from fixed_read; *overflow = 1 if one is too large. x: A, fp32 */
+    /* *total += sum of squares of x, which has come from fixed_read; *overflow = 1 if one, or the sum, is too large. x:
+     * A, fp32 */
     plait_status (*fixed_squares)(const plait_exec *ex, plait_fixed_squares *total, const void *x, int64_t n,
                                   int32_t *overflow);
+
+    /* *out = 64 bits that stand for the bytes of a matrix: XXH3_64bits of each row, with the hash of the rows before it
+     * as the seed (0 at first). x: `rows` rows of row_bytes bytes, one every `stride` bytes */
+    plait_status (*hash)(const plait_exec *ex, uint64_t *out, const void *x, int64_t rows, size_t row_bytes,
+                         size_t stride);
 
     /* Any of fp32, bf16, fp16, fp64 to any, as core/dtype.h rounds (fp64 to a 16-bit type through fp32); src may not
      * overlap dst unless both are the same array of one size. */
@@ -249,6 +257,7 @@ typedef struct plait_kernels {
     X(fixed_add)                                                                                                       \
     X(fixed_read)                                                                                                      \
     X(fixed_squares)                                                                                                   \
+    X(hash)                                                                                                            \
     X(cast)                                                                                                            \
     X(add)                                                                                                             \
     X(zero)                                                                                                            \

@@ -178,6 +178,8 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
                 plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads,
                 (long long)cfg->zero.stage);
+        if (cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT)
+            fprintf(out, "reduction: invariant, %lld tensor slices\n", (long long)cfg->numerics.tensor_slices);
         fprintf(out, "bytes of each rank, all of them allocated now:\n  rank %-10s %15s", "", "computes with");
         for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
             fprintf(out, " %13s", plait_mem_kind_name((plait_mem_kind)kind));

@@ -21,9 +21,19 @@ static plait_status parse(int argc, char **argv, const char *path[2])
     return PLAIT_OK;
 }
 
+static const struct {
+    const char *name;
+    plait_status (*compare)(const char *const path[2], FILE *out, bool *differ);
+} kinds[] = {
+    {"a weight file", plait_diff_weights},
+    {"a metrics file", plait_diff_metrics},
+    {"a file of tensor hashes", plait_diff_hashes},
+};
+enum { WEIGHTS, METRICS, HASHES };
+
 /* Weights begin with the length of their header, which is far below 2^32, so the upper half is zero; metrics are text
- * that begins with an object. */
-static plait_status is_weights(const char *path, bool *weights)
+ * that begins with an object, hashes with a comment. */
+static plait_status kind_of(const char *path, int *kind)
 {
     unsigned char begin[8] = {0};
     int fd;
@@ -33,28 +43,29 @@ static plait_status is_weights(const char *path, bool *weights)
     plait_status st = plait_file_read(fd, path, 0, begin, n);
     close(fd);
     PLAIT_TRY(st);
-    *weights = n == sizeof begin && memcmp(begin + 4, "\0\0\0", 4) == 0;
     if (n == 0)
         PLAIT_FAIL(IO, "%s is empty", path);
-    if (!*weights && begin[0] != '{')
-        PLAIT_FAIL(IO, "%s is neither a metrics file nor a weight file", path);
+    if (n == sizeof begin && memcmp(begin + 4, "\0\0\0", 4) == 0)
+        *kind = WEIGHTS;
+    else if (begin[0] == '{')
+        *kind = METRICS;
+    else if (begin[0] == '#')
+        *kind = HASHES;
+    else
+        PLAIT_FAIL(IO, "%s is neither a metrics file nor a weight file nor one of tensor hashes", path);
     return PLAIT_OK;
-}
-
-static const char *kind(bool weights)
-{
-    return weights ? "a weight file" : "a metrics file";
 }
 
 static plait_status compare(const char *const path[2])
 {
-    bool weights[2], differ = false;
-    PLAIT_TRY(is_weights(path[0], &weights[0]));
-    PLAIT_TRY(is_weights(path[1], &weights[1]));
-    if (weights[0] != weights[1])
-        PLAIT_FAIL(USAGE, "%s is %s, %s is %s: only files of one kind can be compared", path[0], kind(weights[0]),
-                   path[1], kind(weights[1]));
-    PLAIT_TRY((weights[0] ? plait_diff_weights : plait_diff_metrics)(path, stdout, &differ));
+    int kind[2];
+    bool differ = false;
+    PLAIT_TRY(kind_of(path[0], &kind[0]));
+    PLAIT_TRY(kind_of(path[1], &kind[1]));
+    if (kind[0] != kind[1])
+        PLAIT_FAIL(USAGE, "%s is %s, %s is %s: only files of one kind can be compared", path[0], kinds[kind[0]].name,
+                   path[1], kinds[kind[1]].name);
+    PLAIT_TRY(kinds[kind[0]].compare(path, stdout, &differ));
     PLAIT_TRY(plait_output_flush()); /* an answer that could not be given is worse than a difference */
     if (differ)
         PLAIT_FAIL(DIFFERENT, "%s and %s", path[0], path[1]);

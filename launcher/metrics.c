@@ -1,51 +1,27 @@
 #include "launcher/metrics.h"
 
-#include <errno.h>
-#include <stdio_ext.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/json_out.h"
 #include "core/resident.h"
 
-static plait_status open_file(plait_metrics *m)
-{
-    m->out = fopen(m->path, "w");
-    if (!m->out)
-        PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, strerror(errno));
-    return PLAIT_OK;
-}
-
 plait_status plait_metrics_open(plait_metrics *m, plait_comm *world, const char *path)
 {
     *m = (plait_metrics){0};
-    snprintf(m->path, sizeof m->path, "%s", path);
-    return plait_comm_agree(world, path[0] && plait_comm_rank(world) == 0 ? open_file(m) : PLAIT_OK);
+    const bool writes = path[0] && plait_comm_rank(world) == 0;
+    return plait_comm_agree(world, writes ? plait_line_file_open(&m->file, "logging.metrics_file", path) : PLAIT_OK);
 }
 
 void plait_metrics_close(plait_metrics *m)
 {
-    if (m->out)
-        fclose(m->out);
-    m->out = NULL;
+    plait_line_file_close(&m->file);
 }
 
-/* Every line is flushed: a run that is killed leaves whole steps. After a failure too: the beginning of a line is taken
- * back, and nothing more is written. */
+/* Every line is flushed: a run that is killed leaves whole steps. */
 static plait_status end_line(plait_metrics *m)
 {
-    fputc('\n', m->out);
-    errno = 0;
-    if (fflush(m->out) == 0 && !ferror(m->out)) {
-        m->whole = ftello(m->out);
-        return PLAIT_OK;
-    }
-    const int error = errno;
-    __fpurge(m->out);
-    const bool cut = m->whole >= 0 && ftruncate(fileno(m->out), m->whole) == 0;
-    (void)cut; /* or not: a device has nothing to take back */
-    plait_metrics_close(m);
-    PLAIT_FAIL(IO, "logging.metrics_file %s: %s", m->path, error ? strerror(error) : "an earlier write failed");
+    fputc('\n', m->file.out);
+    return plait_line_file_flush(&m->file);
 }
 
 static void field(FILE *out, const char *name, double value)
@@ -57,29 +33,29 @@ static void field(FILE *out, const char *name, double value)
 plait_status plait_metrics_step(plait_metrics *m, int64_t step, const plait_step_result *r, double lr,
                                 double tokens_per_second, double seconds)
 {
-    if (!m->out)
+    if (!m->file.out)
         return PLAIT_OK;
-    fprintf(m->out, "{\"step\":%lld", (long long)step);
-    field(m->out, "loss", r->loss);
-    fprintf(m->out, ",\"loss_hex\":");
-    plait_json_hex(m->out, r->loss);
-    field(m->out, "grad_norm", r->grad_norm);
-    field(m->out, "lr", lr);
-    field(m->out, "loss_scale", r->loss_scale);
-    fprintf(m->out, ",\"skipped\":%d,\"counted_tokens\":%lld", r->skipped, (long long)r->counted_tokens);
-    field(m->out, "tokens_per_second", tokens_per_second);
-    field(m->out, "step_seconds", seconds);
-    fputc('}', m->out);
+    fprintf(m->file.out, "{\"step\":%lld", (long long)step);
+    field(m->file.out, "loss", r->loss);
+    fprintf(m->file.out, ",\"loss_hex\":");
+    plait_json_hex(m->file.out, r->loss);
+    field(m->file.out, "grad_norm", r->grad_norm);
+    field(m->file.out, "lr", lr);
+    field(m->file.out, "loss_scale", r->loss_scale);
+    fprintf(m->file.out, ",\"skipped\":%d,\"counted_tokens\":%lld", r->skipped, (long long)r->counted_tokens);
+    field(m->file.out, "tokens_per_second", tokens_per_second);
+    field(m->file.out, "step_seconds", seconds);
+    fputc('}', m->file.out);
     return end_line(m);
 }
 
 plait_status plait_metrics_eval(plait_metrics *m, int64_t after_step, double loss)
 {
-    if (!m->out)
+    if (!m->file.out)
         return PLAIT_OK;
-    fprintf(m->out, "{\"eval\":{\"after_step\":%lld", (long long)after_step);
-    field(m->out, "loss", loss);
-    fputs("}}", m->out);
+    fprintf(m->file.out, "{\"eval\":{\"after_step\":%lld", (long long)after_step);
+    field(m->file.out, "loss", loss);
+    fputs("}}", m->file.out);
     return end_line(m);
 }
 
@@ -148,20 +124,20 @@ plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t residen
     /* A pass over the ranks for each list, so that nothing has to be kept. */
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         const char *separator = "";
-        if (m->out)
-            fprintf(m->out, "%s\"%s\":[", i == 0 ? "{" : "],", lists[i].name);
+        if (m->file.out)
+            fprintf(m->file.out, "%s\"%s\":[", i == 0 ? "{" : "],", lists[i].name);
         for (int rank = 0; rank < topo->world; rank++) {
             rank_report one = mine;
             PLAIT_TRY(plait_comm_broadcast_bytes(world, &one, sizeof one, rank));
             plait_topology there = plait_topology_at(topo, rank);
-            if (m->out)
-                lists[i].print(m->out, &there, &one, &separator);
+            if (m->file.out)
+                lists[i].print(m->file.out, &there, &one, &separator);
         }
     }
-    if (!m->out)
+    if (!m->file.out)
         return PLAIT_OK;
     char text[17];
     plait_fingerprint_text(f, text);
-    fprintf(m->out, "],\"fingerprint\":\"%s\"}", text);
+    fprintf(m->file.out, "],\"fingerprint\":\"%s\"}", text);
     return end_line(m);
 }

@@ -13,18 +13,14 @@
 #ifndef PLAIT_LAUNCHER_METRICS_H
 #define PLAIT_LAUNCHER_METRICS_H
 
-#include <stdio.h>
-#include <sys/types.h>
-
 #include "launcher/fingerprint.h"
+#include "launcher/line_file.h"
 #include "parallel/engine.h"
 
 PLAIT_BEGIN_DECLS
 
 typedef struct plait_metrics {
-    FILE *out;   /* NULL: none, or not rank 0 */
-    off_t whole; /* bytes of whole lines so far */
-    char path[PLAIT_PATH_MAX];
+    plait_line_file file;
 } plait_metrics;
 
 /* Rank 0 opens the file ("": none); an unwritable one is refused here. Collective. */

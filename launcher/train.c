@@ -5,6 +5,7 @@
 #include "launcher/banner.h"
 #include "launcher/commands.h"
 #include "launcher/fingerprint.h"
+#include "launcher/hash_file.h"
 #include "launcher/metrics.h"
 #include "launcher/output.h"
 #include "launcher/progress.h"
@@ -19,15 +20,16 @@ typedef struct run {
     plait_config cfg;
     plait_training training;
     plait_metrics metrics;
+    plait_hash_file hashes;
     plait_fingerprint fingerprint;
     plait_progress progress;
-    plait_status metrics_status; /* the first failure to write them, on rank 0: training need not be lost with it */
+    plait_status output_status; /* the first failure to write metrics or hashes, on rank 0: training need not be lost */
 } run;
 
-static void note_metrics(run *r, plait_status st)
+static void note_output(run *r, plait_status st)
 {
-    if (r->metrics_status == PLAIT_OK)
-        r->metrics_status = st;
+    if (r->output_status == PLAIT_OK)
+        r->output_status = st;
 }
 
 /* CONFIG and overrides: there are no options. */
@@ -49,17 +51,32 @@ static plait_status prepare(run *r, int argc, char **argv)
     PLAIT_TRY(plait_comm_agree(r->world->comm, plait_fingerprint_open(&r->fingerprint)));
     /* Last, so that a run that is refused leaves the metrics of an earlier one alone. */
     PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));
+    PLAIT_TRY(plait_hash_file_open(&r->hashes, r->world->comm, &r->cfg));
     PLAIT_TRY(plait_banner_print(r->world, r->training.engine, r->training.resident_before, stdout));
     PLAIT_TRY(plait_comm_agree(r->world->comm, r->world->rank == 0 ? plait_output_flush() : PLAIT_OK));
     r->progress = plait_progress_make(&r->cfg, r->world->rank);
     return PLAIT_OK;
 }
 
+/* Where the numbers broke is in the hashes. That they broke is said first, also when those cannot be written. */
+static plait_status with_hashes(run *r, int64_t step)
+{
+    char broke[512], unwritten[512];
+    snprintf(broke, sizeof broke, "%s", plait_error_text());
+    if (plait_hash_file_step(&r->hashes, r->training.engine, step) == PLAIT_OK)
+        return PLAIT_NUMERIC;
+    snprintf(unwritten, sizeof unwritten, "%s", plait_error_text());
+    return plait_error_set(PLAIT_NUMERIC, __FILE__, __LINE__, "%s; besides, %s", broke, unwritten);
+}
+
 static plait_status train_step(run *r, int64_t step)
 {
     const double started = plait_seconds();
     plait_training_step_info info;
-    PLAIT_TRY(plait_training_step(&r->training, step, &info));
+    const plait_status st = plait_training_step(&r->training, step, &info);
+    if (st == PLAIT_NUMERIC) /* on all ranks */
+        return with_hashes(r, step);
+    PLAIT_TRY(st);
     const double seconds = plait_seconds() - started;
     plait_fingerprint_add_loss(&r->fingerprint, info.result.loss);
     plait_progress_step s = {.step = step,
@@ -71,7 +88,8 @@ static plait_status train_step(run *r, int64_t step)
                              .result = &info.result,
                              .memory = plait_layout_total(plait_engine_layout(r->training.engine))};
     plait_progress_step_done(&r->progress, &s);
-    note_metrics(r, plait_metrics_step(&r->metrics, step, &info.result, info.lr, (double)s.tokens / seconds, seconds));
+    note_output(r, plait_metrics_step(&r->metrics, step, &info.result, info.lr, (double)s.tokens / seconds, seconds));
+    note_output(r, plait_hash_file_step(&r->hashes, r->training.engine, step));
     return PLAIT_OK;
 }
 
@@ -80,7 +98,7 @@ static plait_status evaluate(run *r, int64_t after_step)
     double loss;
     PLAIT_TRY(plait_training_evaluate(&r->training, &loss));
     plait_progress_eval(&r->progress, after_step, loss);
-    note_metrics(r, plait_metrics_eval(&r->metrics, after_step, loss));
+    note_output(r, plait_metrics_eval(&r->metrics, after_step, loss));
     return PLAIT_OK;
 }
 
@@ -115,7 +133,7 @@ static plait_status train(run *r)
     plait_stop_install();
     for (int64_t step = 1; step <= iterations && !stop; step++) {
         PLAIT_TRY(train_step(r, step));
-        PLAIT_TRY(plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), r->metrics_status != PLAIT_OK,
+        PLAIT_TRY(plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), r->output_status != PLAIT_OK,
                                    &stop));
         if (interval > 0 && !stop && (step % interval == 0 || step == iterations))
             PLAIT_TRY(evaluate(r, step));
@@ -123,7 +141,8 @@ static plait_status train(run *r)
     plait_progress_end(&r->progress);
     PLAIT_TRY(save(r));
     PLAIT_TRY(finish_fingerprint(r));
-    PLAIT_TRY(plait_comm_agree(r->world->comm, r->metrics_status));
+    note_output(r, plait_hash_file_end(&r->hashes));
+    PLAIT_TRY(plait_comm_agree(r->world->comm, r->output_status));
     PLAIT_TRY(plait_metrics_end(&r->metrics, r->training.engine, r->training.resident_before, &r->fingerprint));
     fflush(stdout);
     if (!stop)
@@ -140,6 +159,7 @@ plait_status plait_command_train(plait_world *world, int argc, char **argv)
     if (st == PLAIT_OK)
         st = train(&r);
     plait_metrics_close(&r.metrics);
+    plait_hash_file_close(&r.hashes);
     plait_fingerprint_close(&r.fingerprint);
     /* A rank that failed alone ends the job: giving back shared windows would wait for the others. */
     if (st == PLAIT_OK || plait_comm_agreed()) {

@@ -16,7 +16,7 @@ const char plait_usage[] = "usage: plait COMMAND\n"
                            "  " CONFIG "\n"
                            "                                      prints every value, where it came from, and the "
                            "parameters\n"
-                           "  " DIFF "                    compares metrics or weights of two runs to the last bit\n"
+                           "  " DIFF "                    compares metrics, weights or hashes of two runs\n"
                            "  " GENERATE "\n"
                            "                                      continues a text\n"
                            "  version                             prints versions and what this build can do\n"
@@ -35,12 +35,13 @@ const char plait_usage_config[] =
 
 const char plait_usage_diff[] =
     "usage: plait " DIFF "\n"
-    "Compares two metrics files or two weight files to the last bit: prints the first difference with both values and\n"
-    "their distance in units in the last place (ULPs), how much differs, and the largest difference. Ends with 0 when\n"
-    "they are equal, with 8 when they differ.\n"
+    "Compares two metrics files, two weight files or two files of tensor hashes to the last bit: prints the first\n"
+    "difference with both values and their distance in units in the last place (ULPs), how much differs, and the\n"
+    "largest difference. Ends with 0 when they are equal, with 8 when they differ.\n"
     "  metrics          of each step loss, grad_norm, lr, loss_scale, skipped and counted_tokens, of each evaluation\n"
     "                   loss; never times and rates, memory, communication or the fingerprint\n"
-    "  weights          names, types, shapes and elements; not the metadata\n" HELP;
+    "  weights          names, types, shapes and elements; not the metadata\n"
+    "  tensor hashes    of each slice of each result its hash; not the rank that computed it\n" HELP;
 
 const char plait_usage_generate[] =
     "usage: plait " GENERATE "\n"

@@ -30,7 +30,7 @@ const plait_dropout *plait_drop(const plait_decoder *m, const plait_call *c, pla
                                .sample0 = c->batch.sample0,
                                .t0 = m->dims.local_t0,
                                .batch = m->dims.batch,
-                               .head0 = m->tp.rank * m->dims.heads};
+                               .head0 = m->dims.slice0 * m->dims.heads};
     return storage;
 }
 
@@ -43,12 +43,47 @@ plait_status plait_norm_fwd(const plait_decoder *m, const plait_exec *ex, void *
                : ex->k->layernorm_fwd(ex, y, mean, rstd, x, w, b, m->dims.local_rows, m->dims.hidden, eps);
 }
 
-plait_status plait_norm_bwd(const plait_decoder *m, const plait_exec *ex, void *dx, void *dw, void *db, const void *dy,
-                            const void *dres, const void *x, const void *w, const void *mean, const void *rstd)
+int plait_num_pieces(const plait_decoder *m)
 {
-    int64_t N = m->dims.local_rows, C = m->dims.hidden;
-    return m->arch->rms_norm ? ex->k->rmsnorm_bwd(ex, dx, dw, dy, dres, x, w, rstd, N, C)
-                             : ex->k->layernorm_bwd(ex, dx, dw, db, dy, dres, x, w, mean, rstd, N, C);
+    if (!m->tp.exact)
+        return 1;
+    return m->tp.sequence_parallel ? m->tp.slices : m->tp.slices * m->tp.size;
+}
+
+plait_piece plait_piece_at(const plait_decoder *m, int i)
+{
+    const plait_decoder_dims *d = &m->dims;
+    if (!m->tp.exact)
+        return (plait_piece){d->local_t0, 0, d->local_rows};
+    const int64_t all = m->tp.slices * m->tp.size, k = m->tp.sequence_parallel ? d->slice0 + i : i;
+    const int64_t t0 = k * d->seq / all, end = (k + 1) * d->seq / all;
+    return (plait_piece){t0, (t0 - d->local_t0) * d->batch, (end - t0) * d->batch};
+}
+
+plait_status plait_norm_bwd(const plait_decoder *m, const plait_exec *ex, const plait_unit_view *v, int64_t weight,
+                            int64_t bias, void *dx, const void *dy, const void *dres, const void *x, const void *mean,
+                            const void *rstd)
+{
+    const plait_dtype T = m->tp.dtype, A = plait_dtype_acc(T);
+    const int64_t C = m->dims.hidden;
+    const void *w = plait_weight(m, v, weight);
+    void *dw = plait_grad(m, v, weight), *db = plait_grad(m, v, bias);
+    for (int i = 0; i < plait_num_pieces(m); i++) {
+        const plait_piece p = plait_piece_at(m, i);
+        const int64_t at = p.begin * C;
+        void *out = plait_at(dx, T, at);
+        const void *in = plait_at(x, T, at), *dout = plait_at(dy, T, at), *rest = dres ? plait_at(dres, T, at) : NULL;
+        const void *scale = plait_at(rstd, A, p.begin);
+        if (m->arch->rms_norm)
+            PLAIT_TRY(ex->k->rmsnorm_bwd(ex, out, dw, dout, rest, in, w, scale, p.n, C));
+        else
+            PLAIT_TRY(
+                ex->k->layernorm_bwd(ex, out, dw, db, dout, rest, in, w, plait_at(mean, A, p.begin), scale, p.n, C));
+        PLAIT_TRY(plait_zero_end_term(m->a.zero, v, weight, C));
+        if (bias >= 0)
+            PLAIT_TRY(plait_zero_end_term(m->a.zero, v, bias, C));
+    }
+    return PLAIT_OK;
 }
 
 /* ---- layers of a chunk ---- */
@@ -93,6 +128,14 @@ static const plait_layer_params *params_of(const plait_decoder *m, int chunk, in
     for (int k = 0; k < chunk; k++)
         before += m->chunks[k].num_layers;
     return &m->units.layers[before + i];
+}
+
+/* The call of a forward that is run again: results are recorded once. */
+static plait_call run_again(const plait_call *c)
+{
+    plait_call r = *c;
+    r.hashes = NULL;
+    return r;
 }
 
 /* Runs layer i of a chunk from x to out (NULL: only what its backward needs), with an already acquired unit. */
@@ -145,8 +188,9 @@ static plait_status layer_backward(const plait_decoder *m, const plait_call *c, 
     const unsigned both = PLAIT_ACQUIRE_PARAM | PLAIT_ACQUIRE_GRAD;
     plait_unit_view v;
     PLAIT_TRY(plait_zero_acquire(m->a.zero, p->unit, both, &v));
+    const plait_call replay = run_again(c);
     if (replay_from)
-        PLAIT_TRY(run_layer(m, c, i, &v, slot, replay_from, NULL));
+        PLAIT_TRY(run_layer(m, &replay, i, &v, slot, replay_from, NULL));
     PLAIT_TRY(plait_block_bwd(m, c, chunk->first_layer + i, p, &v, saved_of(m, chunk, slot, i), dy, dx));
     PLAIT_TRY(plait_zero_release(m->a.zero, p->unit, both));
     return plait_comm_progress();
@@ -157,12 +201,13 @@ static plait_status replay_group(const plait_decoder *m, const plait_call *c, in
                                  const void *x, const void **input)
 {
     const plait_chunk *chunk = &m->chunks[c->chunk];
+    const plait_call replay = run_again(c);
     for (int i = first; i < last; i++) {
         const plait_layer_params *p = params_of(m, c->chunk, i);
         void *out = hidden_of(m, chunk, slot, i + 1);
         plait_unit_view v;
         PLAIT_TRY(plait_zero_acquire(m->a.zero, p->unit, PLAIT_ACQUIRE_PARAM, &v));
-        PLAIT_TRY(run_layer(m, c, i, &v, slot, x, out));
+        PLAIT_TRY(run_layer(m, &replay, i, &v, slot, x, out));
         PLAIT_TRY(plait_zero_release(m->a.zero, p->unit, PLAIT_ACQUIRE_PARAM));
         x = out;
     }
@@ -359,6 +404,8 @@ plait_status plait_decoder_create(const plait_architecture *arch, const plait_mo
     m->group = 1;
     m->tp = plait_tp_make(args->groups->tensor, args->cfg->parallelism.sequence_parallel, args->cfg->precision.dtype);
     plait_decoder_dims_init(&m->dims, args->cfg, args->topo);
+    m->tp.slices = (int)m->dims.slices;
+    m->tp.exact = args->cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT;
     PLAIT_TRY_TO(done, st, plait_decoder_build(arch, args->cfg, args->topo, &again, &m->units));
     PLAIT_TRY_TO(done, st, make_chunks(m));
     PLAIT_TRY_TO(done, st, take_shared(m));

@@ -15,27 +15,37 @@
 PLAIT_BEGIN_DECLS
 
 /* Where the parameters of one layer lie in its unit, in elements; -1: the architecture has none. Matrices are [out, in]
- * of this tensor rank. qkv is q, k and v one below the other, likewise up is gate then up for SwiGLU. */
+ * of one slice; those of the next slice lie `stride` behind. qkv is q, k and v one below the other, likewise up is gate
+ * then up for SwiGLU. */
 typedef struct plait_layer_params {
     int unit;
+    int64_t stride;
     int64_t norm1, norm1_bias, qkv, qkv_bias, proj, proj_bias;
     int64_t norm2, norm2_bias, up, up_bias, down, down_bias;
 } plait_layer_params;
 
-/* Extents on one rank. */
+/* Extents on one rank. A slice is what a tensor rank would have if there were as many ranks as slices (with reduction
+ * fast there are): every product, attention and softmax is of one slice. */
 typedef struct plait_decoder_dims {
     int64_t batch, seq, rows, local_rows; /* rows = seq * batch; local_rows: / tp with sequence parallelism */
     int64_t local_t0, local_seq;          /* positions of the local rows */
-    int64_t hidden, head_dim, heads, kv_heads, qkv, ffn, up; /* heads, qkv width, ffn, up width: of this tensor rank */
-    int64_t vocab, vocab_rows; /* real words in all; rows of the token matrix on this rank, padding included */
+    int64_t slices;                       /* on this rank */
+    int64_t slice0;                       /* the first of them, among those of all ranks */
+    int64_t hidden, head_dim, heads, kv_heads, qkv, ffn, up; /* heads, qkv width, ffn, up width: of a slice */
+    int64_t vocab, vocab_rows; /* real words in all; rows of the token matrix in a slice, padding included */
 } plait_decoder_dims;
 
-/* A builder's view of a rank, for the architectures' parameter lists. */
+/* A builder's view of a rank, for the architectures' parameter lists. An architecture names all its tensors each time;
+ * one pass takes those that are cut, for each slice, another those that are not. */
 typedef struct plait_param_builder {
     const plait_config *cfg;
-    const plait_topology *topo;
     plait_param_list *list;
     bool sequence_parallel;
+    bool cut;            /* the pass: tensors that are cut, or the others */
+    int slices, slice;   /* of all ranks; the slice of this pass */
+    int replicas;        /* slices that share a key/value head: max(1, slices / num_query_groups) */
+    int local_replicas;  /* those of them on this rank */
+    plait_group partial; /* of replicas: PLAIT_GROUP_KV when other ranks have some too, else PLAIT_GROUPS */
 } plait_param_builder;
 
 typedef struct plait_architecture {
@@ -49,7 +59,7 @@ typedef struct plait_architecture {
 typedef enum plait_cut {
     PLAIT_CUT_NONE, /* replicated */
     PLAIT_CUT_ROWS, /* column-parallel: outputs are split */
-    PLAIT_CUT_KV,   /* the same by key/value heads, replicated when there are fewer heads than ranks */
+    PLAIT_CUT_KV,   /* the same by key/value heads, replicated when there are fewer heads than slices */
     PLAIT_CUT_COLS  /* row-parallel: inputs are split */
 } plait_cut;
 

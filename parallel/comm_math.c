@@ -107,8 +107,7 @@ static plait_status take(const block *b, void *y, int r)
 static plait_status add_tree(const block *b, void *y, int first, int n, double (*room)[BLOCK])
 {
     if (n <= 2 || b->op->reduction == PLAIT_MAX) {
-        PLAIT_TRY(
-            plait_comm_convert(y, b->sum, plait_at(b->sources[first], b->op->wire, b->at), b->op->wire, b->len));
+        PLAIT_TRY(plait_comm_convert(y, b->sum, plait_at(b->sources[first], b->op->wire, b->at), b->op->wire, b->len));
         for (int r = first + 1; r < first + n; r++)
             PLAIT_TRY(take(b, y, r));
         return PLAIT_OK;

@@ -202,6 +202,10 @@ plait_pipeline *plait_engine_pipeline(plait_engine *e)
 {
     return e->parts.pipeline;
 }
+const plait_hashes *plait_engine_hashes(const plait_engine *e)
+{
+    return e->parts.hashes;
+}
 const plait_exec *plait_engine_exec(const plait_engine *e)
 {
     return &e->parts.ex;

@@ -12,6 +12,7 @@
 PLAIT_BEGIN_DECLS
 
 typedef struct plait_engine plait_engine;
+struct plait_hashes;
 
 typedef struct plait_engine_options {
     const plait_config *cfg; /* resolved, threads settled; outlives the engine */
@@ -66,6 +67,8 @@ const plait_loss_scaler *plait_engine_loss_scaler(const plait_engine *e);
 plait_zero *plait_engine_zero(plait_engine *e);
 const plait_zero_options *plait_engine_zero_options(const plait_engine *e);
 plait_pipeline *plait_engine_pipeline(plait_engine *e);
+/* debug.tensor_hashes: the records of the last training step, on rank 0 those of all ranks; NULL without. */
+const struct plait_hashes *plait_engine_hashes(const plait_engine *e);
 const plait_exec *plait_engine_exec(const plait_engine *e);
 plait_ledger *plait_engine_ledger(plait_engine *e);
 /* Traffic of the last training step, by kind of group (the two of the pipeline added). */

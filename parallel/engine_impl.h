@@ -4,8 +4,9 @@
 #define PLAIT_PARALLEL_ENGINE_IMPL_H
 
 #include "parallel/engine.h"
+#include "parallel/tensor_hashes.h"
 
-/* Scalars of a step, in device memory. */
+/* Scalars of a step, in device memory. In exact mode (numerics.reduction invariant) losses are apart. */
 typedef struct plait_scalars {
     double loss, sum_squares;
     int32_t found_inf;
@@ -21,8 +22,10 @@ typedef struct plait_parts {
     plait_pipeline *pipeline;
     int32_t *tokens, *targets; /* (max_micros, rows) */
     plait_scalars *scalars;
-    void *logits;     /* A (rows, padded vocabulary / tp), with shape.logits */
-    void *logits_row; /* A (padded vocabulary): one row, gathered */
+    double *losses;       /* exact mode: (data ranks, max_micros), in the order of the global batch */
+    plait_hashes *hashes; /* debug.tensor_hashes */
+    void *logits;         /* A (rows, padded vocabulary / tp), with shape.logits */
+    void *logits_row;     /* A (padded vocabulary): one row, gathered */
 } plait_parts;
 
 /* Every communicator of a rank with the kind of its group; the pipeline's has two. */
@@ -60,7 +63,8 @@ struct plait_engine {
     plait_traffic traffic[PLAIT_GROUPS];
 };
 
-/* What the world adds up at the end of a step. */
+/* What the world adds up at the end of a step, and in exact mode besides: the squared norm in limbs, found-inf. */
 enum { PLAIT_STEP_LOSS, PLAIT_STEP_SQUARES, PLAIT_STEP_FOUND_INF, PLAIT_STEP_SUMS };
+enum { PLAIT_STEP_LIMBS = 5 };
 
 #endif

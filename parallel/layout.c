@@ -69,6 +69,9 @@ static plait_zero_options zero_options(const plait_config *cfg, const plait_grou
         .stage = (int)cfg->zero.stage,
         .gather_to_root = cfg->parallelism.dp_algorithm == PLAIT_DP_GATHER_TO_ROOT,
         .keep_full_gradients = cfg->zero.keep_full_gradients,
+        .exact = cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT,
+        /* pieces of a norm or copies of a head; embedding and head of a tied matrix */
+        .terms = cfg->numerics.tensor_slices > 2 ? cfg->numerics.tensor_slices : 2,
         .forward_only = shape->logits,
         .prefetch_units = (int)cfg->zero.prefetch_units,
         .dtype = cfg->precision.dtype,
@@ -93,6 +96,12 @@ static plait_status take_buffers(plait_parts *p, const plait_config *cfg, const 
     PLAIT_TRY(plait_arena_array(p->arena[PLAIT_MEM_WORK], PLAIT_INT32, schedules->max_micros * rows, &tokens));
     PLAIT_TRY(plait_arena_array(p->arena[PLAIT_MEM_WORK], PLAIT_INT32, schedules->max_micros * rows, &targets));
     PLAIT_TRY(plait_arena_take(p->arena[PLAIT_MEM_WORK], sizeof(plait_scalars), &scalars));
+    if (cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT) {
+        void *losses;
+        PLAIT_TRY(plait_arena_array(p->arena[PLAIT_MEM_WORK], PLAIT_FP64, (int64_t)topo->dp * schedules->max_micros,
+                                    &losses));
+        p->losses = losses;
+    }
     p->tokens = tokens;
     p->targets = targets;
     p->scalars = scalars;
@@ -102,6 +111,14 @@ static plait_status take_buffers(plait_parts *p, const plait_config *cfg, const 
         PLAIT_TRY(plait_arena_array(p->arena[PLAIT_MEM_WORK], acc, padded, &p->logits_row));
     }
     return PLAIT_OK;
+}
+
+static int most_train_micros(const plait_schedule_set *s)
+{
+    int most = 0;
+    for (int i = 0; i < s->num_train; i++)
+        most = s->all[i].micros > most ? s->all[i].micros : most;
+    return most;
 }
 
 plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const plait_config *cfg,
@@ -124,6 +141,9 @@ plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const pla
     p->zero_options.ex = &p->ex;
     plait_zero_arenas arenas = {p->arena[PLAIT_MEM_PARAM], p->arena[PLAIT_MEM_GRAD], p->arena[PLAIT_MEM_OPTIM]};
     PLAIT_TRY(plait_zero_create(&p->zero_options, &arenas, &p->zero));
+
+    if (cfg->debug.tensor_hashes[0] && !shape->logits)
+        PLAIT_TRY(plait_hashes_create(cfg, topo, model, list, most_train_micros(schedules), p->ex.work, &p->hashes));
 
     plait_model_args args = {cfg, topo, groups, list, p->zero, &p->ex, p->arena[PLAIT_MEM_ACT]};
     PLAIT_TRY(model->create(&args, &p->stage));
@@ -148,6 +168,7 @@ void plait_parts_deinit(plait_parts *p)
     plait_pipeline_destroy(p->pipeline);
     if (p->model)
         p->model->destroy(&p->stage);
+    plait_hashes_destroy(p->hashes);
     plait_zero_destroy(p->zero);
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         plait_arena_destroy(p->arena[i]);
@@ -177,10 +198,10 @@ static plait_status dry_chunk(plait_layout *l, plait_parts *p, int chunk, const 
 
 /* Everything that a step does, once, over groups that only count. */
 static plait_status dry_step(plait_layout *l, plait_parts *p, const plait_config *cfg, const plait_groups *groups,
-                             const plait_run_shape *shape)
+                             const plait_schedule_set *schedules, const plait_run_shape *shape)
 {
     const plait_dtype acc = plait_dtype_acc(cfg->precision.dtype);
-    PLAIT_TRY(plait_zero_begin(p->zero, NULL, !shape->logits, 1));
+    PLAIT_TRY(plait_zero_begin(p->zero, NULL, !shape->logits, 1, 1.0));
     /* Backward of the last chunk comes first, as in a run; the order of chunks does not change what each one asks for.
      */
     for (int chunk = l->num_chunks - 1; chunk >= 0; chunk--)
@@ -197,6 +218,15 @@ static plait_status dry_step(plait_layout *l, plait_parts *p, const plait_config
     PLAIT_TRY(plait_zero_update(p->zero, &u));
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->scalars, p->scalars, PLAIT_STEP_SUMS, PLAIT_FP64);
     PLAIT_TRY(plait_comm_run(groups->world, &op, &p->ex));
+    if (p->losses) {
+        plait_comm_op losses =
+            plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->losses, p->losses,
+                            (int64_t)plait_comm_size(groups->data) * schedules->max_micros, PLAIT_FP64);
+        PLAIT_TRY(plait_comm_run(groups->world, &losses, &p->ex));
+        plait_comm_op limbs =
+            plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->losses, p->losses, PLAIT_STEP_LIMBS, PLAIT_INT64);
+        PLAIT_TRY(plait_comm_run(groups->world, &limbs, &p->ex));
+    }
     op.count = 1; /* counted tokens */
     return plait_comm_run(groups->data, &op, &p->ex);
 }
@@ -265,7 +295,7 @@ plait_status plait_layout_init(plait_layout *l, const plait_config *cfg, const p
     PLAIT_TRY_TO(done, st,
                  plait_parts_build(&parts, plait_kernels_plan(cfg->precision.dtype), cfg, topo, &groups, model, list,
                                    schedules, shape));
-    PLAIT_TRY_TO(done, st, dry_step(l, &parts, cfg, &groups, shape));
+    PLAIT_TRY_TO(done, st, dry_step(l, &parts, cfg, &groups, schedules, shape));
     if (cfg->zero.stage == 3)
         PLAIT_TRY_TO(done, st, dry_gathers(l, &parts, schedules));
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)

@@ -36,6 +36,10 @@ typedef struct plait_param {
     uint32_t rng_layer,
         rng_tensor; /* stream of the initial values; element index is row * file_cols + col of the file */
 
+    /* Replicas on one rank (key/value heads that several slices share): this parameter and `copies` - 1 more, each
+     * copy_stride elements behind the one before; 0: it is one of those others; 1: there are none. */
+    int copies;
+    int64_t copy_stride;
     bool counted;        /* this tensor rank and stage counts it in norms and writes it to files: one rank does */
     plait_group partial; /* the gradient of this rank is a partial sum over this group; PLAIT_GROUPS: it is whole */
 

@@ -316,7 +316,8 @@ static plait_status compute(plait_pipeline *p, const program *g, int position, c
                              .step = step->step,
                              .batch = step->batches[a.micro],
                              .grad_scale = step->grad_scale,
-                             .loss = step->loss,
+                             .loss = step->loss ? step->loss + a.micro * step->loss_stride : NULL,
+                             .hashes = step->hashes,
                              .ex = p->ex};
     const plait_stage_ops *ops = p->stage.ops;
     const void *x = input_of(p, g, PLAIT_DIR_FWD, a);

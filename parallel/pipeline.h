@@ -42,6 +42,8 @@ typedef struct plait_pipeline_step {
     double *loss;
     const plait_micro_batch *batches; /* [micros], on every stage, also one without embedding or head */
     void *logits;                     /* LOGITS mode (a schedule of one micro-batch), last stage: where it writes */
+    int loss_stride;                  /* doubles from one micro-batch's loss to the next; 0: all are added in one */
+    struct plait_hashes *hashes;      /* where results are recorded; NULL: nowhere */
 } plait_pipeline_step;
 
 /* Runs all actions and waits for all messages. A FWD or BWD waits for the message that brings its input, and for the

@@ -29,6 +29,7 @@ typedef struct plait_call {
     plait_micro_batch batch;
     double grad_scale; /* d(loss to minimise) / d(token loss): loss scale / counted tokens of the global batch */
     double *loss;      /* sum of token losses is added here by the last stage; device memory, read once a step */
+    struct plait_hashes *hashes; /* parallel/tensor_hashes.h: where results are recorded; NULL: nowhere */
     const plait_exec *ex;
 } plait_call;
 

@@ -9,7 +9,12 @@
  *   f     identity   (sp: all-gather)     all-reduce (sp: reduce-scatter)    into a column-parallel layer
  *   g     all-reduce (sp: reduce-scatter) identity   (sp: all-gather)        out of a row-parallel layer
  *
- * Temporaries come from ex->work and are given back. Partial sums travel in T.
+ * A rank may have several slices of a matrix, one behind the other, and then has as many blocks of each split
+ * activation. Their products are alike on any number of ranks; in `exact` mode (numerics.reduction invariant) partial
+ * sums are formed and travel in A, in one binary tree over the slices of all ranks, and are rounded once. Else there is
+ * one slice, and partial sums travel in T.
+ *
+ * Temporaries come from ex->work and are given back.
  */
 #ifndef PLAIT_PARALLEL_TENSOR_H
 #define PLAIT_PARALLEL_TENSOR_H
@@ -23,6 +28,8 @@ typedef struct plait_tp {
     int rank, size;
     bool sequence_parallel; /* false when size is 1 */
     plait_dtype dtype;
+    int slices; /* of this rank */
+    bool exact;
 } plait_tp;
 
 plait_tp plait_tp_make(plait_comm *tensor, bool sequence_parallel, plait_dtype dtype);
@@ -36,16 +43,23 @@ PLAIT_MUST_USE plait_status plait_temp(const plait_exec *ex, plait_dtype dtype, 
  * there is nothing to wait for. x: T (local rows, C) */
 PLAIT_MUST_USE plait_status plait_tp_gather_start(const plait_tp *tp, const plait_exec *ex, const void *x, int64_t rows,
                                                   int64_t C, const void **whole, plait_request **req);
-/* Sums partial (rows, C), T or A (`dtype`), over the group into y: T, all rows, or this rank's (sp). With one rank and
- * equal types and partial == y nothing is done. */
+/* Sums partial (rows, C), T or A (`dtype`; exact: A), over the group into y: T, all rows, or this rank's (sp). With one
+ * rank and equal types and partial == y nothing is done. */
 PLAIT_MUST_USE plait_status plait_tp_reduce_start(const plait_tp *tp, const plait_exec *ex, const void *partial,
                                                   plait_dtype dtype, void *y, int64_t rows, int64_t C,
                                                   plait_request **req);
 
+/* sum = terms [first, first + n), n a power of two, added in a binary tree: A (numel). The temporaries of all levels
+ * come from ex->work. */
+typedef plait_status (*plait_tp_term)(const void *self, const plait_exec *ex, int i, void *out);
+PLAIT_MUST_USE plait_status plait_tp_add_tree(const plait_exec *ex, plait_dtype acc, int64_t numel, plait_tp_term term,
+                                              const void *self, int first, int n, void *sum);
+
 /* ---- layers ---- */
 
 typedef struct plait_linear {
-    int64_t rows, in, out; /* in and out of this rank's block */
+    int64_t rows, in, out; /* in and out of a slice */
+    int64_t stride;        /* elements from what belongs to one slice to that of the next: weight, bias, gradients */
     const void *weight;    /* T (out, in) */
     const void
         *bias; /* T (out) or NULL; column-parallel only: a row-parallel bias is added after the sum, by the caller */
@@ -53,17 +67,17 @@ typedef struct plait_linear {
     void *grad_bias;   /* A or NULL */
 } plait_linear;
 
-/* y = x W^T + b. x: T (local rows, in), y: T (rows, out of this rank) */
+/* y = x W^T + b. x: T (local rows, in), y: T (slices, rows, out) */
 PLAIT_MUST_USE plait_status plait_col_linear_fwd(const plait_tp *tp, const plait_exec *ex, const plait_linear *l,
                                                  const void *x, void *y);
-/* dx: T (local rows, in) from dy: T (rows, out); grads from x as it was given to forward. The exchange of dx runs
- * beside the weight gradient. */
+/* dx: T (local rows, in) from dy: T (slices, rows, out); grads from x as it was given to forward. The exchange of dx
+ * runs beside the weight gradient. */
 PLAIT_MUST_USE plait_status plait_col_linear_bwd(const plait_tp *tp, const plait_exec *ex, const plait_linear *l,
                                                  const void *dy, const void *x, void *dx);
-/* y = sum over ranks of x W^T. x: T (rows, in of this rank), y: T (local rows, out) */
+/* y = sum over slices and ranks of x W^T. x: T (slices, rows, in), y: T (local rows, out) */
 PLAIT_MUST_USE plait_status plait_row_linear_fwd(const plait_tp *tp, const plait_exec *ex, const plait_linear *l,
                                                  const void *x, void *y);
-/* dx: T (rows, in) from dy: T (local rows, out) */
+/* dx: T (slices, rows, in) from dy: T (local rows, out) */
 PLAIT_MUST_USE plait_status plait_row_linear_bwd(const plait_tp *tp, const plait_exec *ex, const plait_linear *l,
                                                  const void *dy, const void *x, void *dx);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/safetensors.h"
+#include "parallel/logical_tensors.h"
 #include "parallel/weights_impl.h"
 
 enum { CHUNK = PLAIT_WEIGHTS_CHUNK };
@@ -11,70 +12,6 @@ enum { CHUNK = PLAIT_WEIGHTS_CHUNK };
 static const char *const GPT2_PREFIX = "transformer.";
 
 /* ---- the logical tensors of a model ---- */
-
-typedef struct logical_tensors {
-    const plait_param **params; /* one parameter of each tensor: it knows name and shape */
-    int count;
-    plait_param_list *lists; /* of all tensor ranks and stages: own the parameters */
-    int num_lists;
-} logical_tensors;
-
-static void logical_tensors_deinit(logical_tensors *l)
-{
-    for (int i = 0; i < l->num_lists; i++)
-        plait_param_list_deinit(&l->lists[i]);
-    free(l->lists);
-    free(l->params);
-    *l = (logical_tensors){0};
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const plait_param *const *)a)->name, (*(const plait_param *const *)b)->name);
-}
-
-/* Every tensor that some rank counts, once, sorted by name. */
-static plait_status logical_tensors_init(logical_tensors *l, const plait_engine *e)
-{
-    plait_status st = PLAIT_OK;
-    const plait_topology *topo = plait_engine_topology(e);
-    int total = 0;
-    *l = (logical_tensors){0};
-    l->lists = calloc((size_t)topo->pp * (size_t)topo->tp, sizeof *l->lists);
-    if (!l->lists)
-        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the list of tensors");
-    for (int i = 0; i < topo->pp * topo->tp; i++) {
-        plait_topology there = plait_topology_at(topo, plait_topology_rank_of(topo, 0, i / topo->tp, i % topo->tp));
-        PLAIT_TRY_TO(fail, st, plait_engine_model(e)->params(plait_engine_config(e), &there, &l->lists[i]));
-        total += l->lists[l->num_lists++].num_params;
-    }
-    l->params = calloc((size_t)total + 1, sizeof *l->params);
-    if (!l->params)
-        PLAIT_FAIL_TO(fail, st, OUT_OF_MEMORY, "no memory for the list of tensors");
-    for (int i = 0; i < l->num_lists; i++)
-        for (int k = 0; k < l->lists[i].num_params; k++)
-            if (l->lists[i].params[k].counted)
-                l->params[l->count++] = &l->lists[i].params[k];
-    qsort(l->params, (size_t)l->count, sizeof *l->params, by_name);
-    int unique = 0;
-    for (int i = 0; i < l->count; i++)
-        if (i == 0 || by_name(&l->params[i - 1], &l->params[i]) != 0)
-            l->params[unique++] = l->params[i];
-    l->count = unique;
-    return PLAIT_OK;
-fail:
-    logical_tensors_deinit(l);
-    return st;
-}
-
-static int logical_tensors_find(const logical_tensors *l, const char *name)
-{
-    plait_param key;
-    snprintf(key.name, sizeof key.name, "%s", name);
-    const plait_param *k = &key;
-    const plait_param **found = bsearch(&k, l->params, (size_t)l->count, sizeof *l->params, by_name);
-    return found ? (int)(found - l->params) : -1;
-}
 
 static plait_shape file_shape(const plait_param *p)
 {
@@ -115,14 +52,15 @@ plait_status plait_weights_walk(plait_engine *e, int owner, const plait_param_li
 typedef struct save {
     plait_engine *e;
     plait_dtype acc;
-    logical_tensors tensors; /* rank 0 */
-    plait_st_writer *writer; /* rank 0 */
-    void *buffer;            /* CHUNK elements */
+    plait_logical_tensors tensors; /* rank 0 */
+    plait_st_writer *writer;       /* rank 0 */
+    void *buffer;                  /* CHUNK elements */
 } save;
 
 static plait_status open_writer(save *s, const char *path)
 {
-    PLAIT_TRY(logical_tensors_init(&s->tensors, s->e));
+    PLAIT_TRY(plait_logical_tensors_init(&s->tensors, plait_engine_config(s->e), plait_engine_topology(s->e),
+                                         plait_engine_model(s->e)));
     plait_st_spec *specs = calloc((size_t)s->tensors.count, sizeof *specs);
     if (!specs)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the header of %s", path);
@@ -156,7 +94,7 @@ static void copy_strided(void *to, const void *from, int64_t n, int64_t stride, 
  */
 static void scatter(save *s, const plait_param *p, int64_t begin, int64_t n)
 {
-    int tensor = logical_tensors_find(&s->tensors, p->name);
+    int tensor = plait_logical_tensors_find(&s->tensors, p->name);
     void *data = plait_st_writer_data(s->writer, tensor);
     int64_t valid = plait_param_valid_numel(p);
     n = n < valid - begin ? n : valid - begin;
@@ -227,7 +165,7 @@ plait_status plait_weights_save(plait_engine *e, const char *path)
 done:
     plait_comm_set_timeout(timeout);
     plait_st_writer_abort(s.writer);
-    logical_tensors_deinit(&s.tensors);
+    plait_logical_tensors_deinit(&s.tensors);
     free(s.buffer);
     return st;
 }
@@ -273,7 +211,7 @@ static bool is_known_buffer(const char *name)
 }
 
 /* The file's token matrix, if the model's head is tied to it: its unit is used twice, or has a twin. */
-static const plait_st_tensor *tied_tokens(const plait_st_file *f, const logical_tensors *tensors)
+static const plait_st_tensor *tied_tokens(const plait_st_file *f, const plait_logical_tensors *tensors)
 {
     for (int i = 0; i < tensors->num_lists; i++) {
         const plait_param_list *list = &tensors->lists[i];
@@ -302,7 +240,7 @@ static plait_status check_tied_head(const plait_st_file *f, const plait_st_tenso
 }
 
 /* All tensors of the model are there in the right shape, and nothing else is. */
-static plait_status check_file(const plait_st_file *f, const logical_tensors *tensors)
+static plait_status check_file(const plait_st_file *f, const plait_logical_tensors *tensors)
 {
     for (int i = 0; i < tensors->count; i++) {
         const plait_param *p = tensors->params[i];
@@ -321,7 +259,7 @@ static plait_status check_file(const plait_st_file *f, const logical_tensors *te
         const plait_st_tensor *t = plait_st_at(f, i);
         char prefixed[PLAIT_NAME_MAX];
         snprintf(prefixed, sizeof prefixed, "%s%s", GPT2_PREFIX, t->name);
-        if (logical_tensors_find(tensors, t->name) >= 0 || logical_tensors_find(tensors, prefixed) >= 0 ||
+        if (plait_logical_tensors_find(tensors, t->name) >= 0 || plait_logical_tensors_find(tensors, prefixed) >= 0 ||
             is_known_buffer(t->name))
             continue;
         if (strcmp(t->name, "lm_head.weight") != 0)
@@ -424,12 +362,13 @@ static plait_status compare_file(plait_comm *world, const plait_st_file *f)
 
 static plait_status open_checked(const plait_engine *e, const char *path, plait_st_file **out)
 {
-    logical_tensors tensors = {0};
+    plait_logical_tensors tensors = {0};
     PLAIT_TRY(plait_st_open(path, out));
-    plait_status st = logical_tensors_init(&tensors, e);
+    plait_status st =
+        plait_logical_tensors_init(&tensors, plait_engine_config(e), plait_engine_topology(e), plait_engine_model(e));
     if (st == PLAIT_OK)
         st = check_file(*out, &tensors);
-    logical_tensors_deinit(&tensors);
+    plait_logical_tensors_deinit(&tensors);
     return st;
 }
 

@@ -7,8 +7,10 @@
 typedef struct hash {
     plait_engine *e;
     plait_dtype acc;
+    bool gradients;
     void *buffer; /* a chunk */
-    uint64_t sum; /* modulo 2^64 */
+    const int *tensor_of;
+    uint64_t *sums; /* modulo 2^64 */
 } hash;
 
 /* plait_weights_visit: a term for each element, whose place is in the term and not in the order. */
@@ -17,37 +19,46 @@ static plait_status add_chunk(void *self, int owner, const plait_param *p, int64
     hash *h = self;
     const size_t size = plait_dtype_size(h->acc);
     const uint64_t seed = XXH3_64bits(p->name, strlen(p->name));
+    const plait_zero *zero = plait_engine_zero(h->e);
+    uint64_t *sum = &h->sums[h->tensor_of ? h->tensor_of[p - plait_engine_params(h->e)->params] : 0];
     (void)owner; /* this rank */
-    PLAIT_TRY(plait_zero_read(plait_engine_zero(h->e), p->unit, from, n, h->buffer));
+    PLAIT_TRY((h->gradients ? plait_zero_read_gradient : plait_zero_read)(zero, p->unit, from, n, h->buffer));
     for (int64_t i = 0; i < n; i++) {
         uint64_t term[2] = {(uint64_t)plait_param_file_index(p, from - p->offset + i), 0};
         memcpy(&term[1], plait_at(h->buffer, h->acc, i), size);
-        h->sum += XXH3_64bits_withSeed(term, sizeof term, seed);
+        *sum += XXH3_64bits_withSeed(term, sizeof term, seed);
     }
     return PLAIT_OK;
 }
 
-static plait_status add_own(hash *h, int rank)
+plait_status plait_weights_add_hashes(plait_engine *e, bool gradients, void *buffer, const int *tensor_of,
+                                      uint64_t *sums)
 {
-    h->buffer = malloc(PLAIT_WEIGHTS_CHUNK * sizeof(double));
-    if (!h->buffer)
+    const int rank = plait_comm_rank(plait_engine_groups(e)->world);
+    hash h = {e, plait_dtype_acc(plait_engine_config(e)->precision.dtype), gradients, buffer, tensor_of, sums};
+    return plait_weights_are_copies(e, rank) ? PLAIT_OK
+                                             : plait_weights_walk(e, rank, plait_engine_params(e), add_chunk, &h);
+}
+
+static plait_status sum_of_weights(plait_engine *e, uint64_t *sum)
+{
+    void *buffer = malloc(PLAIT_WEIGHTS_CHUNK * sizeof(double));
+    if (!buffer)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a chunk of %d weights", PLAIT_WEIGHTS_CHUNK);
-    plait_status st = plait_weights_are_copies(h->e, rank)
-                          ? PLAIT_OK
-                          : plait_weights_walk(h->e, rank, plait_engine_params(h->e), add_chunk, h);
-    free(h->buffer);
+    *sum = 0;
+    plait_status st = plait_weights_add_hashes(e, false, buffer, NULL, sum);
+    free(buffer);
     return st;
 }
 
 plait_status plait_weights_hash(plait_engine *e, uint64_t *out)
 {
     plait_comm *world = plait_engine_groups(e)->world;
-    const int rank = plait_comm_rank(world);
-    hash h = {.e = e, .acc = plait_dtype_acc(plait_engine_config(e)->precision.dtype)};
-    PLAIT_TRY(plait_comm_agree(world, add_own(&h, rank)));
+    uint64_t mine = 0;
+    PLAIT_TRY(plait_comm_agree(world, sum_of_weights(e, &mine)));
     *out = 0;
     for (int i = 0; i < plait_comm_size(world); i++) {
-        uint64_t one = h.sum;
+        uint64_t one = mine;
         PLAIT_TRY(plait_comm_broadcast_bytes(world, &one, sizeof one, i));
         *out += one;
     }

@@ -22,5 +22,11 @@ PLAIT_MUST_USE plait_status plait_weights_walk(plait_engine *e, int owner, const
  */
 bool plait_weights_are_copies(const plait_engine *e, int rank);
 
+/* Adds to sums[tensor_of[i]], for each parameter i of this rank's list, the terms of plait_weights_hash of what this
+ * rank counts and holds: of the weights, or of their gradients between reduction and update. So the sum over ranks is
+ * of the whole tensor. tensor_of NULL: all go to sums[0]. buffer: A, a chunk. Local. */
+PLAIT_MUST_USE plait_status plait_weights_add_hashes(plait_engine *e, bool gradients, void *buffer,
+                                                     const int *tensor_of, uint64_t *sums);
+
 PLAIT_END_DECLS
 #endif

@@ -30,7 +30,7 @@ void *plait_zero_param_at(const plait_zero *z, int unit, int64_t i)
 void *plait_zero_grad_at(const plait_zero *z, int unit, int64_t i)
 {
     const plait_unit_state *u = &z->units[unit];
-    return plait_at(u->grad, z->acc, z->shard_grads ? i - u->held : i);
+    return plait_at(u->grad, z->grad_type, z->shard_grads ? i - u->held : i);
 }
 
 void plait_zero_held_of(const plait_zero_options *o, int data_rank, int data_size, int64_t numel, int64_t *begin,
@@ -64,7 +64,8 @@ static plait_status take_unit(plait_zero *z, int unit)
     PLAIT_TRY(plait_arena_take(z->arenas.param, (size_t)(z->shard_params ? shard : numel) * param_size, &u->param));
     if (o->forward_only)
         return PLAIT_OK;
-    PLAIT_TRY(plait_arena_take(z->arenas.grad, (size_t)(z->shard_grads ? held : numel) * acc_size, &u->grad));
+    PLAIT_TRY(plait_arena_take(z->arenas.grad, (size_t)(z->shard_grads ? held : numel) * plait_dtype_size(z->grad_type),
+                               &u->grad));
     if (o->dtype != z->acc)
         PLAIT_TRY(plait_arena_take(z->arenas.optim, (size_t)held * acc_size, &u->master));
     if (o->optimizer == PLAIT_OPTIM_ADAMW || o->momentum != 0)
@@ -82,10 +83,13 @@ static plait_status take_states(plait_zero *z)
         if (z->o.list->units[i].numel > largest)
             largest = z->o.list->units[i].numel;
     }
-    if (z->shard_grads && !z->o.forward_only)
-        for (int i = 0; i < 2; i++)
-            PLAIT_TRY(
-                plait_arena_take(z->arenas.grad, (size_t)largest * plait_dtype_size(z->acc), &z->scratch[i].data));
+    if (z->o.forward_only)
+        return PLAIT_OK;
+    for (int i = 0; z->shard_grads && i < 2; i++)
+        PLAIT_TRY(
+            plait_arena_take(z->arenas.grad, (size_t)largest * plait_dtype_size(z->grad_type), &z->scratch[i].data));
+    if (z->o.exact)
+        PLAIT_TRY(plait_arena_take(z->arenas.grad, (size_t)largest * plait_dtype_size(z->acc), &z->leaf));
     return PLAIT_OK;
 }
 
@@ -97,6 +101,7 @@ plait_status plait_zero_create(const plait_zero_options *o, const plait_zero_are
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of the model states");
     z->o = *o;
     z->acc = plait_dtype_acc(o->dtype);
+    z->grad_type = o->exact ? PLAIT_INT64 : z->acc;
     z->arenas = *arenas;
     z->data_rank = plait_comm_rank(o->groups->data);
     z->data_size = plait_comm_size(o->groups->data);
@@ -210,17 +215,20 @@ plait_status plait_zero_plan_gathers(plait_zero *z, plait_zero_order *const *ord
 
 /* ---- one run ---- */
 
-plait_status plait_zero_begin(plait_zero *z, const plait_zero_order *order, bool train, int micros)
+plait_status plait_zero_begin(plait_zero *z, const plait_zero_order *order, bool train, int micros, double loss_scale)
 {
     const plait_kernels *k = z->o.ex->k;
     z->order = order;
     z->position = z->next_gather = 0;
     z->train = train;
+    z->unscale = 1.0 / loss_scale;
+    z->limit = plait_fixed_limit((int64_t)micros * z->data_size * z->o.terms);
+    z->overflow = 0;
     z->releases_left = 0;
     for (int i = 0; train && i < z->o.list->num_units; i++) {
         plait_unit_state *u = &z->units[i];
         int64_t numel = z->shard_grads ? u->held_end - u->held : z->o.list->units[i].numel;
-        PLAIT_TRY(k->zero(z->o.ex, u->grad, (size_t)numel * plait_dtype_size(z->acc)));
+        PLAIT_TRY(k->zero(z->o.ex, u->grad, (size_t)numel * plait_dtype_size(z->grad_type)));
         u->releases = micros * z->o.list->units[i].uses;
         z->releases_left += u->releases;
     }
@@ -270,7 +278,38 @@ static plait_status open_scratch(plait_zero *z, int unit, void **grad)
 {
     PLAIT_TRY(plait_request_wait(&z->scratch[z->next_scratch].reduction, z->o.ex));
     *grad = z->scratch[z->next_scratch].data;
-    return z->o.ex->k->zero(z->o.ex, *grad, (size_t)z->o.list->units[unit].numel * plait_dtype_size(z->acc));
+    return z->o.ex->k->zero(z->o.ex, *grad, (size_t)z->o.list->units[unit].numel * plait_dtype_size(z->grad_type));
+}
+
+/* ---- terms of exact sums ---- */
+
+/* Elements [from, from + n) of the leaf are a term of the gradient from `to` on. */
+static plait_status add_term(plait_zero *z, int64_t to, int64_t from, int64_t n)
+{
+    return z->o.ex->k->fixed_add(z->o.ex, z->terms + to, plait_at(z->leaf, z->acc, from), z->unscale, z->limit, n,
+                                 &z->overflow);
+}
+
+plait_status plait_zero_end_term(plait_zero *z, const plait_unit_view *view, int64_t begin, int64_t n)
+{
+    if (!z->o.exact || !view->grad)
+        return PLAIT_OK;
+    PLAIT_TRY(add_term(z, begin, begin, n));
+    return z->o.ex->k->zero(z->o.ex, plait_at(z->leaf, z->acc, begin), (size_t)n * plait_dtype_size(z->acc));
+}
+
+/* What is left of the leaf, each parameter a term. Replicas on this rank get the terms of all of them. */
+static plait_status end_leaf(plait_zero *z, int unit)
+{
+    const plait_unit *u = &z->o.list->units[unit];
+    for (int i = u->first_param; i < u->first_param + u->num_params; i++) {
+        const plait_param *p = &z->o.list->params[i];
+        for (int a = 0; a < p->copies; a++)
+            for (int b = 0; b < p->copies; b++)
+                PLAIT_TRY(
+                    add_term(z, p->offset + a * p->copy_stride, p->offset + b * p->copy_stride, plait_param_numel(p)));
+    }
+    return PLAIT_OK;
 }
 
 plait_status plait_zero_acquire(plait_zero *z, int unit, unsigned what, plait_unit_view *view)
@@ -286,6 +325,12 @@ plait_status plait_zero_acquire(plait_zero *z, int unit, unsigned what, plait_un
         view->grad = z->units[unit].grad;
         if (z->shard_grads)
             PLAIT_TRY(open_scratch(z, unit, &view->grad));
+        if (z->o.exact) {
+            z->terms = view->grad;
+            view->grad = z->leaf;
+            PLAIT_TRY(
+                z->o.ex->k->zero(z->o.ex, z->leaf, (size_t)z->o.list->units[unit].numel * plait_dtype_size(z->acc)));
+        }
         z->stats.open_reductions +=
             z->shard_grads ? z->scratch[1 - z->next_scratch].reduction != NULL : z->reductions.count > 0;
     }
@@ -297,8 +342,9 @@ static plait_comm_op reduction_of(plait_zero *z, int unit, void *scratch)
 {
     plait_unit_state *u = &z->units[unit];
     int64_t numel = z->o.list->units[unit].numel;
-    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, u->grad, u->grad, numel, z->acc);
-    op.wire = z->o.wire;
+    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, u->grad, u->grad, numel, z->grad_type);
+    if (!z->o.exact)
+        op.wire = z->o.wire;
     if (z->o.gather_to_root) {
         op.kind = PLAIT_COMM_REDUCE;
         op.out = z->data_rank == 0 ? u->grad : NULL;
@@ -319,6 +365,8 @@ plait_status plait_zero_release(plait_zero *z, int unit, unsigned what)
 {
     if (!(what & PLAIT_ACQUIRE_GRAD))
         return PLAIT_OK;
+    if (z->o.exact)
+        PLAIT_TRY(end_leaf(z, unit));
     plait_unit_state *u = &z->units[unit];
     u->releases--;
     z->releases_left--;

@@ -11,6 +11,9 @@
  *   2     | whole                   | 1/dp and two scratches | 1/dp      | M reduce-scatters, all-gather
  *   3     | 1/dp and gathered units | 1/dp and two scratches | 1/dp      | 2 M all-gathers, M reduce-scatters
  *
+ * In exact mode gradients are int64: backward adds to a leaf, A, as large as the unit, and what is complete there is
+ * added to the integers as a term.
+ *
  * (*) gather_to_root. M: micro-batches. A layer brackets its use of a unit with acquire and release; it never sees a
  * stage. Brackets do not nest. Storage: parameters T; gradients, masters and moments A. Where T = A the parameter is
  * its own master.
@@ -29,6 +32,8 @@ typedef struct plait_zero plait_zero;
 typedef struct plait_zero_options {
     int stage;
     bool gather_to_root, keep_full_gradients;
+    bool exact;    /* gradients are sums of terms in fixed point (core/fixed.h), in any order (reduction invariant) */
+    int64_t terms; /* exact: the most that a micro-batch adds to an element, over the ranks that share it */
     bool forward_only; /* parameters alone are kept: no gradients, masters or moments */
     int prefetch_units;
     plait_dtype dtype, wire; /* wire: communication_data_type of gradients */
@@ -66,8 +71,9 @@ PLAIT_MUST_USE plait_status plait_zero_plan_gathers(plait_zero *z, plait_zero_or
 /* ---- one run of a schedule ---- */
 
 /* Begins a run that acquires in `order`. train: gradients are zeroed; each unit will be released `micros` times its
- * uses. */
-PLAIT_MUST_USE plait_status plait_zero_begin(plait_zero *z, const plait_zero_order *order, bool train, int micros);
+ * uses. loss_scale: what the gradients will be too large by; exact mode divides each term by it. */
+PLAIT_MUST_USE plait_status plait_zero_begin(plait_zero *z, const plait_zero_order *order, bool train, int micros,
+                                             double loss_scale);
 
 typedef struct plait_unit_view {
     const void *param; /* T (numel) */
@@ -77,6 +83,9 @@ typedef struct plait_unit_view {
 enum { PLAIT_ACQUIRE_PARAM = 1, PLAIT_ACQUIRE_GRAD = 2 };
 
 PLAIT_MUST_USE plait_status plait_zero_acquire(plait_zero *z, int unit, unsigned what, plait_unit_view *view);
+/* In exact mode what has been added to elements [begin, begin + n) of an acquired gradient is one term of their sum,
+ * and what is added from now on belongs to the next. Else nothing: all of a bracket is one term. */
+PLAIT_MUST_USE plait_status plait_zero_end_term(plait_zero *z, const plait_unit_view *view, int64_t begin, int64_t n);
 /* With PLAIT_ACQUIRE_GRAD: the unit's gradient of this micro-batch is complete. Starts its reduction when it is due
  * (stages 2 and 3: always; stages 0 and 1: with the step's last release), and does not wait for it. */
 PLAIT_MUST_USE plait_status plait_zero_release(plait_zero *z, int unit, unsigned what);
@@ -85,11 +94,13 @@ PLAIT_MUST_USE plait_status plait_zero_release(plait_zero *z, int unit, unsigned
 
 /* Waits for all reductions, then sums partial gradients over their groups and tied copies over the embedding group. */
 PLAIT_MUST_USE plait_status plait_zero_reduce_rest(plait_zero *z);
-/* Multiplies held gradients by `scale` and sets *found_inf on an infinity or NaN (fp16). */
+/* Multiplies held gradients by `scale` and sets *found_inf on an infinity or NaN (fp16). Not in exact mode. */
 PLAIT_MUST_USE plait_status plait_zero_unscale(plait_zero *z, double scale, int32_t *found_inf);
 /* Adds the sum of squares of the gradients that this rank counts: summed over the world it is the squared L2 norm of
  * the global gradient, each parameter once. */
 PLAIT_MUST_USE plait_status plait_zero_sum_squares(plait_zero *z, double *sum);
+/* The same in exact mode. *overflow = 1 if a term, a gradient or its square was too large. */
+PLAIT_MUST_USE plait_status plait_zero_sum_squares_exact(plait_zero *z, plait_fixed_squares *sum, int32_t *overflow);
 
 typedef struct plait_update {
     double lr, weight_decay;
@@ -114,6 +125,9 @@ PLAIT_MUST_USE plait_status plait_zero_read(const plait_zero *z, int unit, int64
 /* The held range as a pure function, for asking about other ranks. */
 void plait_zero_held_of(const plait_zero_options *o, int data_rank, int data_size, int64_t numel, int64_t *begin,
                         int64_t *end);
+/* Gradients of elements [begin, begin + n) of a unit, likewise; between plait_zero_reduce_rest and the next run. */
+PLAIT_MUST_USE plait_status plait_zero_read_gradient(const plait_zero *z, int unit, int64_t begin, int64_t n,
+                                                     void *out);
 /* T of a unit, whole (not at stage 3); for tests of replicas and twins. */
 const void *plait_zero_param(const plait_zero *z, int unit);
 

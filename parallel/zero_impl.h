@@ -18,7 +18,7 @@ typedef struct plait_unit_state {
     int64_t *offsets;        /* shards of the data ranks, dp + 1 values */
     int64_t held, held_end;  /* elements whose reduced gradient, master and moments are here */
     void *param;             /* T: whole, or the shard (stage 3) */
-    void *grad;              /* A: whole, or the held range (shard_grads) */
+    void *grad;              /* A or int64 (exact): whole, or the held range (shard_grads) */
     void *master;            /* A, the held range; NULL where T = A */
     void *moment1, *moment2; /* A, the held range; SGD: momentum or NULL, NULL */
     int releases;            /* still to come in this step */
@@ -26,7 +26,7 @@ typedef struct plait_unit_state {
 
 struct plait_zero {
     plait_zero_options o;
-    plait_dtype acc;
+    plait_dtype acc, grad_type; /* A; of gradients: A or int64 */
     int data_rank, data_size;
     bool shard_params, shard_grads;
     plait_zero_arenas arenas;
@@ -40,6 +40,13 @@ struct plait_zero {
         plait_request *reduction;
     } scratch[2];
     int next_scratch;
+
+    /* exact mode: where backward adds, A, as large as the largest unit; what a term is added to; by which factor
+     * it is multiplied, and what it must be below */
+    void *leaf;
+    int64_t *terms;
+    double unscale, limit;
+    int32_t overflow; /* of a term of this step */
 
     /* stage 3 */
     char *gather_buffer;

@@ -51,7 +51,7 @@ static plait_status sum_over(plait_zero *z, plait_comm *comm, int unit, int64_t 
     if (begin == end || plait_comm_size(comm) == 1)
         return PLAIT_OK;
     void *grad = plait_zero_grad_at(z, unit, begin);
-    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, grad, grad, end - begin, z->acc);
+    plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, grad, grad, end - begin, z->grad_type);
     plait_request *request;
     PLAIT_TRY(plait_comm_start(comm, &op, 1, z->o.ex, &request));
     return plait_request_queue_push(&z->reductions, request, z->o.ex);
@@ -102,13 +102,42 @@ plait_status plait_zero_sum_squares(plait_zero *z, double *sum)
     return PLAIT_OK;
 }
 
-/* Optimizer step on one segment. */
-static plait_status update_segment(plait_zero *z, const plait_update *u, int unit, const segment *s)
+/* The held gradient of a unit in A; *grad is where element `held` is. In exact mode it is made in the leaf. */
+static plait_status read_gradient(plait_zero *z, int unit, void **grad)
+{
+    const plait_unit_state *u = &z->units[unit];
+    *grad = plait_zero_grad_at(z, unit, u->held);
+    if (!z->o.exact)
+        return PLAIT_OK;
+    const int64_t *sums = *grad;
+    *grad = z->leaf;
+    return z->o.ex->k->fixed_read(z->o.ex, z->leaf, sums, u->held_end - u->held);
+}
+
+plait_status plait_zero_sum_squares_exact(plait_zero *z, plait_fixed_squares *sum, int32_t *overflow)
+{
+    *overflow |= z->overflow;
+    if (z->o.stage == 0 && z->data_rank != 0)
+        return PLAIT_OK;
+    for (int unit = 0; unit < z->o.list->num_units; unit++) {
+        void *grad;
+        PLAIT_TRY(read_gradient(z, unit, &grad));
+        for (segment s = {0}; next_segment(z, unit, same_counted, &s);) {
+            if (s.p->counted)
+                PLAIT_TRY(z->o.ex->k->fixed_squares(z->o.ex, sum, plait_at(grad, z->acc, s.begin - z->units[unit].held),
+                                                    s.end - s.begin, overflow));
+        }
+    }
+    return PLAIT_OK;
+}
+
+/* Optimizer step on one segment; `held_grad`: of the unit, from read_gradient. */
+static plait_status update_segment(plait_zero *z, const plait_update *u, int unit, const segment *s, void *held_grad)
 {
     const plait_zero_options *o = &z->o;
     const plait_unit_state *state = &z->units[unit];
     int64_t n = s->end - s->begin, i = s->begin - state->held;
-    void *param = plait_zero_param_at(z, unit, s->begin), *grad = plait_zero_grad_at(z, unit, s->begin);
+    void *param = plait_zero_param_at(z, unit, s->begin), *grad = plait_at(held_grad, z->acc, i);
     void *master = state->master ? plait_at(state->master, z->acc, i) : param;
     void *moment1 = state->moment1 ? plait_at(state->moment1, z->acc, i) : NULL;
     double decay = s->p->decay ? u->weight_decay : 0.0;
@@ -147,8 +176,10 @@ plait_status plait_zero_update(plait_zero *z, const plait_update *u)
 {
     bool spread = z->o.gather_to_root || (z->o.stage >= 1 && !z->shard_params);
     for (int unit = 0; unit < z->o.list->num_units; unit++) {
+        void *grad;
+        PLAIT_TRY(read_gradient(z, unit, &grad));
         for (segment s = {0}; next_segment(z, unit, same_decay, &s);) {
-            PLAIT_TRY(update_segment(z, u, unit, &s));
+            PLAIT_TRY(update_segment(z, u, unit, &s, grad));
         }
         if (spread)
             PLAIT_TRY(spread_unit(z, unit));
@@ -216,4 +247,12 @@ plait_status plait_zero_read(const plait_zero *z, int unit, int64_t begin, int64
     const plait_unit_state *u = &z->units[unit];
     const void *from = u->master ? plait_at(u->master, z->acc, begin - u->held) : plait_zero_param_at(z, unit, begin);
     return z->o.ex->k->copy(z->o.ex, out, from, (size_t)n * plait_dtype_size(z->acc));
+}
+
+plait_status plait_zero_read_gradient(const plait_zero *z, int unit, int64_t begin, int64_t n, void *out)
+{
+    const plait_exec *ex = z->o.ex;
+    const void *from = plait_zero_grad_at(z, unit, begin);
+    return z->o.exact ? ex->k->fixed_read(ex, out, from, n)
+                      : ex->k->copy(ex, out, from, (size_t)n * plait_dtype_size(z->acc));
 }

@@ -2,9 +2,9 @@
 #include "kernels/cpu/impl.h"
 #include "kernels/cpu/vec.h"
 
-static float max_of(const float *x, int64_t n)
+static float max_of(float first, const float *x, int64_t n)
 {
-    vf max = vf_set(-INFINITY);
+    vf max = vf_set(first);
     int64_t c = 0;
     for (; c + LANES <= n; c += LANES)
         max = vf_max(vf_load(x + c), max);
@@ -36,8 +36,10 @@ static double sum_exp(const float *x, float max, int64_t n)
 plait_status ISA_FN(cross_entropy_max)(const plait_exec *ex, const plait_cross_entropy *c)
 {
 #pragma omp parallel for schedule(static) num_threads(team(ex, c->rows * c->cols))
-    for (int64_t r = 0; r < c->rows; r++)
-        ((float *)c->row_max)[r] = max_of((const float *)c->logits + r * c->cols, c->valid);
+    for (int64_t r = 0; r < c->rows; r++) {
+        float *max = (float *)c->row_max + r;
+        *max = max_of(c->raise ? *max : -INFINITY, (const float *)c->logits + r * c->cols, c->valid);
+    }
     return PLAIT_OK;
 }
 

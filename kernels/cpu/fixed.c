@@ -1,14 +1,15 @@
-/* Sums in fixed point: a pass over a leaf of gradients and its integers. Written so that compilers make vectors of it. */
+/* Sums in fixed point: a pass over a leaf of gradients and its integers. Written so that compilers make vectors of it.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
-plait_status ISA_FN(fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, int64_t n,
+plait_status ISA_FN(fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, double limit, int64_t n,
                                int32_t *overflow)
 {
     const float *p = x;
-    const double to_fixed = scale * PLAIT_FIXED_ONE, limit = PLAIT_FIXED_LIMIT * PLAIT_FIXED_ONE, magic = 0x1.8p52;
+    const double to_fixed = scale * PLAIT_FIXED_ONE, most = limit * PLAIT_FIXED_ONE, magic = 0x1.8p52;
     int bad = 0;
 #pragma omp parallel for schedule(static) num_threads(team(ex, n)) reduction(| : bad)
     for (int64_t begin = 0; begin < n; begin += PLAIT_CPU_BLOCK) {
@@ -17,7 +18,7 @@ plait_status ISA_FN(fixed_add)(const plait_exec *ex, int64_t *sum, const void *x
         for (int64_t i = begin; i < end; i++) {
             /* plait_fixed_from without its branch: a term that is too large adds nothing. */
             const double term = (double)p[i] * to_fixed;
-            const int fits = (term < limit) & (term > -limit);
+            const int fits = (term < most) & (term > -most);
             const double shifted = (fits ? term : 0.0) + magic;
             int64_t bits, zero;
             memcpy(&bits, &shifted, sizeof bits);
@@ -56,10 +57,13 @@ plait_status ISA_FN(fixed_squares)(const plait_exec *ex, plait_fixed_squares *to
             const int fits = scaled < (double)PLAIT_FIXED_MOST_SQUARED;
             const uint64_t k = fits ? (uint64_t)scaled : 0;
             mine += (plait_fixed_squares)k * k;
-            bad |= !fits;
+            bad |= !fits | !plait_fixed_squares_fit(mine);
         }
 #pragma omp critical(plait_fixed_squares)
-        *total += mine;
+        {
+            *total += mine;
+            bad |= !plait_fixed_squares_fit(*total);
+        }
     }
     if (bad)
         *overflow = 1;

@@ -55,6 +55,7 @@
     X(fixed_add)                                                                                                       \
     X(fixed_read)                                                                                                      \
     X(fixed_squares)                                                                                                   \
+    X(hash)                                                                                                            \
     X(cast)                                                                                                            \
     X(add)                                                                                                             \
     X(zero)                                                                                                            \

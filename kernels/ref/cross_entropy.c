@@ -15,7 +15,7 @@ plait_status REF(cross_entropy_max)(const plait_exec *ex, const plait_cross_entr
     (void)ex;
     for (int64_t r = 0; r < c->rows; r++) {
         const real *z = (const real *)c->logits + r * c->cols;
-        real max = (real)-INFINITY;
+        real max = c->raise ? ((const real *)c->row_max)[r] : (real)-INFINITY;
         for (int64_t k = 0; k < c->valid; k++)
             max = z[k] > max || isnan(z[k]) ? z[k] : max; /* a NaN stays, so that the loss shows it */
         ((real *)c->row_max)[r] = max;

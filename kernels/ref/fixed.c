@@ -1,13 +1,13 @@
 #include "kernels/ref/ref_impl.h"
 
 /* sum += x scale */
-plait_status REF(fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, int64_t n,
+plait_status REF(fixed_add)(const plait_exec *ex, int64_t *sum, const void *x, double scale, double limit, int64_t n,
                             int32_t *overflow)
 {
     (void)ex;
     for (int64_t i = 0; i < n; i++) {
         int64_t term;
-        if (!plait_fixed_from((double)((const real *)x)[i] * scale, &term))
+        if (!plait_fixed_from((double)((const real *)x)[i] * scale, limit, &term))
             *overflow = 1;
         sum[i] += term;
     }
@@ -33,6 +33,8 @@ plait_status REF(fixed_squares)(const plait_exec *ex, plait_fixed_squares *total
         if (scaled < (double)PLAIT_FIXED_MOST_SQUARED)
             *total += (plait_fixed_squares)(uint64_t)scaled * (uint64_t)scaled;
         else
+            *overflow = 1;
+        if (!plait_fixed_squares_fit(*total))
             *overflow = 1;
     }
     return PLAIT_OK;

@@ -175,7 +175,8 @@ TEST(ConfigPrint, DumpReadsBack)
     for (std::string line; std::getline(lines, line);)
         if (line.find("padded_vocab_size") == std::string::npos && line.find("rotary_base") == std::string::npos &&
             line.find("fp16.") == std::string::npos && line.find("momentum") == std::string::npos &&
-            line.find("wsd_") == std::string::npos && line.find("recompute.") == std::string::npos)
+            line.find("wsd_") == std::string::npos && line.find("recompute.") == std::string::npos &&
+            line.find("tensor_slices") == std::string::npos)
             overrides.push_back(with(line, ": ", "="));
     Loaded b("", overrides);
     ASSERT_EQ(b.status, PLAIT_OK) << b.error;
@@ -224,6 +225,14 @@ TEST(ConfigOutputs, AreNoInputsAndNotOneAnother)
         << "in a directory that is not there nothing is written";
     EXPECT_EQ(clashes(data, {"logging.metrics_file=/tmp/x", "checkpoint.save_weights=/tmp//x"}),
               "override: logging.metrics_file is the same file as checkpoint.save_weights (override): /tmp/x");
+    const std::string hashes = "debug:\n  tensor_hashes: ./a\n",
+                      same = "D/t.yaml:4:3: debug.tensor_hashes is the same file as ";
+    EXPECT_EQ(clashes(data + hashes), same + "data.data_path (D/t.yaml:2:3): D/./a");
+    EXPECT_EQ(clashes(load + hashes), same + "checkpoint.load_weights (D/t.yaml:2:3): D/./a");
+    EXPECT_EQ(clashes(save + hashes), same + "checkpoint.save_weights (D/t.yaml:2:3): D/./a");
+    EXPECT_EQ(clashes(metrics + hashes), same + "logging.metrics_file (D/t.yaml:2:3): D/./a");
+    EXPECT_EQ(clashes("debug:\n  tensor_hashes: t.yaml\n"),
+              "D/t.yaml:2:3: debug.tensor_hashes is the configuration file itself: D/t.yaml");
     /* all of them at once */
     std::string all = clashes(data + save + metrics);
     EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2) << all;

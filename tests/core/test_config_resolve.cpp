@@ -108,6 +108,27 @@ const Legal kLegal[] = {
      "model.normalization", "RMSNorm"},
     {"threads_stay_auto", 1, "train.seed=1", "device.threads", "auto"},
     {"evaluation", 1, "train.eval_interval=5", "train.eval_interval", "5"},
+    {"slices_of_four_heads", 1, "numerics.reduction=invariant", "numerics.tensor_slices", "4"},
+    {"slices_of_six_heads", 2,
+     "numerics.reduction=invariant topology.tp=2 model.hidden_size=384 model.num_attention_heads=6 "
+     "model.num_query_groups=6",
+     "numerics.tensor_slices", "2"},
+    {"slices_of_twelve_heads", 1,
+     "numerics.reduction=invariant model.arch=gpt2 model.hidden_size=768 model.num_attention_heads=12 "
+     "model.num_query_groups=12 model.ffn_hidden_size=3072",
+     "numerics.tensor_slices", "4"},
+    {"slices_of_many_heads", 1, "numerics.reduction=invariant model.num_attention_heads=32 model.num_query_groups=32",
+     "numerics.tensor_slices", "8"},
+    {"slices_of_an_odd_ffn", 1, "numerics.reduction=invariant model.ffn_hidden_size=129", "numerics.tensor_slices",
+     "1"},
+    {"slices_of_three_groups", 1,
+     "numerics.reduction=invariant model.hidden_size=96 model.num_attention_heads=24 model.num_query_groups=3",
+     "numerics.tensor_slices", "1"},
+    {"slices_beyond_eight", 1,
+     "numerics.reduction=invariant numerics.tensor_slices=16 model.num_attention_heads=16 model.num_query_groups=2",
+     "numerics.tensor_slices", "16"},
+    {"vocab_padded_to_slices", 2, "numerics.reduction=invariant topology.tp=2", "model.padded_vocab_size", "260"},
+    {"slices_without_invariant", 2, "topology.tp=2", "numerics.tensor_slices", "2"},
 };
 INSTANTIATE_TEST_SUITE_P(, ConfigLegal, testing::ValuesIn(kLegal),
                          [](const auto &i) { return std::string(i.param.name); });
@@ -287,6 +308,32 @@ const Clash kClashes[] = {
      "model.seq_length=16777216 batch.micro_batch_size=1048576 model.vocab_size=67108864",
      "override: model.seq_length 16777216 with batch.micro_batch_size 1048576: a tensor of about 1.2e+21 elements, "
      "more than the 2.9e+17 that are counted"},
+    {"slices_without_invariant", 1, "numerics.tensor_slices=2",
+     "override: numerics.tensor_slices has an effect only with numerics.reduction invariant: set it to null"},
+    {"slices_that_are_no_power", 1,
+     "numerics.reduction=invariant numerics.tensor_slices=3 model.num_attention_heads=6 model.hidden_size=96 "
+     "model.num_query_groups=6 model.ffn_hidden_size=96",
+     "override: numerics.tensor_slices 3 is not a power of two"},
+    {"tensor_ranks_that_are_no_power", 3,
+     "numerics.reduction=invariant topology.tp=3 model.num_attention_heads=6 model.hidden_size=96 "
+     "model.num_query_groups=6 model.ffn_hidden_size=96",
+     "override: " TP " 3 does not divide numerics.tensor_slices 2"},
+    {"fewer_slices_than_tensor_ranks", 4, "numerics.reduction=invariant numerics.tensor_slices=2 topology.tp=4",
+     "override: " TP " 4 does not divide numerics.tensor_slices 2"},
+    {"slices_of_heads_and_ffn", 1,
+     "numerics.reduction=invariant numerics.tensor_slices=8 model.ffn_hidden_size=100 model.num_query_groups=1",
+     "override: numerics.tensor_slices 8 does not divide model.num_attention_heads 4\n"
+     "override: numerics.tensor_slices 8 does not divide model.ffn_hidden_size 100"},
+    {"slices_of_groups", 1,
+     "numerics.reduction=invariant numerics.tensor_slices=2 model.num_attention_heads=6 model.hidden_size=96 "
+     "model.num_query_groups=3",
+     "override: numerics.tensor_slices 2 and model.num_query_groups 3: neither is a multiple of the other"},
+    {"invariant_in_fp64", 1, "numerics.reduction=invariant precision.dtype=fp64",
+     "override: numerics.reduction invariant has no fp64 (precision.dtype): its sums of gradients are rounded"},
+    {"invariant_with_rounded_messages", 1,
+     "numerics.reduction=invariant precision.dtype=bf16 precision.communication_data_type=bf16",
+     "override: precision.communication_data_type bf16 rounds gradients by how ranks share them: numerics.reduction "
+     "invariant takes fp32"},
     {"all_at_once", 4, "topology.tp=8 batch.global_batch_size=7 topology.dp=2 optimizer.momentum=0.5",
      "t.yaml:5:3: model.num_attention_heads 4 is not a multiple of " TP " 8\n"
      "override: optimizer.momentum has an effect only with optimizer.type SGD: set it to null\n"

@@ -182,6 +182,8 @@ const std::vector<Row> &rows()
         add_pointwise_rows(list);
         add_loss_rows(list);
         add_optim_rows(list);
+        add_fixed_rows(list);
+        add_hash_rows(list);
         add_convert_rows(list);
         return list;
     }();

@@ -125,6 +125,8 @@ void add_attention_rows(std::vector<Row> &rows);
 void add_pointwise_rows(std::vector<Row> &rows);
 void add_loss_rows(std::vector<Row> &rows);
 void add_optim_rows(std::vector<Row> &rows);
+void add_fixed_rows(std::vector<Row> &rows);
+void add_hash_rows(std::vector<Row> &rows);
 void add_convert_rows(std::vector<Row> &rows);
 
 } // namespace conformance

@@ -38,8 +38,8 @@ Problem problem_of(Bench &t, const Size &s)
 
 plait_cross_entropy call_of(const Size &s, const Problem &p, Side at)
 {
-    return {s.rows,        s.cols,        s.valid,         s.v0, at(p.logits), p.targets.data(),
-            at(p.row_max), at(p.row_sum), at(p.row_target)};
+    return {s.rows,        s.cols,        s.valid,          s.v0, at(p.logits), p.targets.data(),
+            at(p.row_max), at(p.row_sum), at(p.row_target), false};
 }
 
 void fill_max(Problem &p, const Size &s)

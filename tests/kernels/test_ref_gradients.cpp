@@ -282,7 +282,8 @@ class CrossEntropy : public testing::TestWithParam<LossCase>
         const int64_t v0 = part * cols;
         return {c.rows,     cols,       std::min(cols, std::max<int64_t>(0, c.vocab - v0)),
                 v0,         x.data(),   targets.data(),
-                max.data(), sum.data(), target.data()};
+                max.data(), sum.data(), target.data(),
+                false};
     }
 
     // Fills the rows' maxima and sums over all parts.

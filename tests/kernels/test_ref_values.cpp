@@ -166,7 +166,7 @@ TEST_P(CrossEntropy, EqualsADirectSoftmax)
             for (int64_t j = p * s.cols; j < (p + 1) * s.cols; j++)
                 z.push_back(j < s.vocab ? logits[static_cast<size_t>(r * s.vocab + j)] : 1e6);
         const int64_t valid = std::max<int64_t>(0, std::min(s.cols, s.vocab - p * s.cols));
-        c.push_back({rows, s.cols, valid, p * s.cols, z.data(), targets.data(), mine.data(), nullptr, nullptr});
+        c.push_back({rows, s.cols, valid, p * s.cols, z.data(), targets.data(), mine.data(), nullptr, nullptr, false});
         ASSERT_EQ(ref().cross_entropy_max(ref_exec(), &c.back()), PLAIT_OK);
         for (size_t r = 0; r < static_cast<size_t>(rows); r++)
             row_max[r] = std::fmax(row_max[r], mine[r]);

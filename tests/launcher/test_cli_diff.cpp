@@ -138,7 +138,7 @@ TEST_F(CliDiff, WhatCannotBeComparedIsRefused)
         {"a.jsonl", "directory", 5, {"directory"}},
         {"empty", "empty", 5, {"empty is empty"}},
         {"a.jsonl", "empty", 5, {"empty is empty"}},
-        {"a.safetensors", "text", 5, {"text is neither a metrics file nor a weight file"}},
+        {"a.safetensors", "text", 5, {"text is neither a metrics file nor a weight file nor one of tensor hashes"}},
         {"short", "a.jsonl", 5, {"short is neither a metrics file nor a weight file"}},
     };
     for (const auto &r : rows)

@@ -124,3 +124,32 @@ TEST_F(CliFingerprint, IsTheSameForAllStagesThatComputeTheSameBits)
     EXPECT_EQ(of(two + Words{"parallelism.data_parallel_algorithm=gather_to_root"}, 2), whole);
     EXPECT_NE(of(two + Words{"train.seed=7"}, 2), whole);
 }
+
+/* Also losses of evaluations, and with a number of data ranks and of micro-batches that are no powers of two. */
+TEST_F(CliFingerprint, IsTheSameOnEveryGridWithInvariantReductions)
+{
+    const Words run = kWeights + Words{"numerics.reduction=invariant", "train.train_iters=3", "train.eval_interval=2",
+                                       "batch.global_batch_size=12", "data.split=80,20,0"};
+    struct {
+        int ranks;
+        Words overrides;
+    } rows[] = {
+        {0, {"device.threads=2"}},
+        {2, {"parallelism.tp=2"}},
+        {3, {"zero_optimization.stage=3"}},
+        {4, {"parallelism.tp=4", "parallelism.sequence_parallel=true"}},
+        {6, {"parallelism.pp=2", "zero_optimization.stage=1"}},
+        {8, {"parallelism.tp=2", "parallelism.pp=2", "zero_optimization.stage=2", "parallelism.vpp=2"}},
+    };
+    const Trained one = train(kTiny, run);
+    ASSERT_FALSE(one.metrics.evals.empty());
+    for (const auto &r : rows) {
+        SCOPED_TRACE(text_of(r.overrides));
+        const Trained t = train(kTiny, run + r.overrides, r.ranks);
+        EXPECT_EQ(t.metrics.fingerprint, one.metrics.fingerprint);
+        EXPECT_EQ(t.metrics.norms(), one.metrics.norms());
+        ASSERT_EQ(t.metrics.evals.size(), one.metrics.evals.size());
+        for (size_t i = 0; i < one.metrics.evals.size(); i++)
+            EXPECT_EQ(t.metrics.evals[i].loss, one.metrics.evals[i].loss);
+    }
+}

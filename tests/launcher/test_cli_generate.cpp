@@ -48,7 +48,9 @@ TEST_F(CliGenerate, TheTextDependsOnSeedAndTemperatureNotOnTheGrid)
     } grids[] = {{2, {"parallelism.tp=2"}},
                  {2, {"parallelism.pp=2"}},
                  {2, {"zero_optimization.stage=3"}},
-                 {4, {"parallelism.tp=2", "parallelism.pp=2"}}};
+                 {4, {"parallelism.tp=2", "parallelism.pp=2"}},
+                 {0, {"numerics.reduction=invariant"}},
+                 {2, {"numerics.reduction=invariant", "parallelism.tp=2"}}};
     for (const auto &g : grids) {
         EXPECT_EQ(generated(prompt + Words{"--temperature", "0"} + g.overrides, g.ranks), greedy)
             << text_of(g.overrides);

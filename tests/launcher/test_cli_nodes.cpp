@@ -135,6 +135,37 @@ TEST_F(CliNodes, TheSameGridOnOneNodeHasTheSameBits)
     expect_same_weights(two.weights, one.weights, "two nodes and one");
 }
 
+/* Nor does any grid change a bit with numerics.reduction invariant: shared memory, messages, and both together. */
+TEST_F(CliNodes, EveryGridHasTheSameBits)
+{
+    struct {
+        int nodes, ranks;
+        const Words &model;
+        Words grid;
+    } rows[] = {
+        {2, 1, kLlama, grid(2, 1, 0)},
+        {2, 2, kTiedGpt, grid(4, 1, 0) + kSequence},
+        {2, 2, kLlama, grid(2, 1, 3)},
+        {2, 4, kTiedGpt, grid(4, 2, 0) + kInterleaved},
+        {2, 4, kLlama, grid(2, 2, 1) + kSequence},
+        {4, 1, kTiedGpt, grid(1, 4, 0)},
+        {4, 1, kLlama, grid(1, 1, 0) + kGatherToRoot},
+        {4, 2, kLlama, grid(8, 1, 0)},
+        {4, 2, kTiedGpt, grid(2, 1, 2)},
+    };
+    const Words mode = {"numerics.reduction=invariant", "precision.dtype=bf16", "model.hidden_dropout=0.1"};
+    const std::map<const Words *, Result> one = {{&kLlama, result_of(kLlama + mode, Words{})},
+                                                 {&kTiedGpt, result_of(kTiedGpt + mode, Words{})}};
+    for (const auto &r : rows) {
+        const std::string name = std::to_string(r.nodes) + " nodes of " + std::to_string(r.ranks);
+        SCOPED_TRACE(name + ", " + text_of(r.model + r.grid));
+        const Result got = result_of(r.model + mode + r.grid, on_nodes(r.nodes, r.ranks)), &want = one.at(&r.model);
+        EXPECT_EQ(got.metrics.losses(), want.metrics.losses());
+        EXPECT_EQ(got.metrics.norms(), want.metrics.norms());
+        expect_same_weights(got.weights, want.weights, name);
+    }
+}
+
 /* ---- ways ---- */
 
 /* The network carries the groups over nodes, whole, and the others not at all. */

@@ -36,6 +36,7 @@ const Words kFull = {"recompute.granularity=full"};
 const Words kSelective = {"recompute.granularity=selective"};
 const Words kSgd = {"optimizer.type=SGD"};
 const Words kZero3 = {"zero_optimization.stage=3"};
+const Words kInvariant = {"numerics.reduction=invariant"};
 const Words kSplit = {"data.split=80,20,0"};
 
 std::vector<Row> rows(const std::string &other_text, const std::string &weights)
@@ -148,8 +149,14 @@ std::vector<Row> rows(const std::string &other_text, const std::string &weights)
         /* A legal one is seen when a peer stalls: CliFailures.AStalledPeerEndsTheRun. */
         {"comm.distributed_timeout_minutes", {"comm.distributed_timeout_minutes=0"}, REFUSED},
 
-        {"numerics.tensor_slices", {"numerics.tensor_slices=2"}, REFUSED},
+        {"numerics.reduction", kInvariant, MEMORY},
+        {"numerics.tensor_slices", {"numerics.tensor_slices=2"}, NORM, kInvariant},
         {"numerics.fingerprint", {"numerics.fingerprint=weights"}, LOG, {}, 0, {" steps, weights)"}},
+
+        {"debug.tensor_hashes",
+         {"debug.tensor_hashes=" + weights + ".hashes"},
+         MEMORY,
+         {"numerics.reduction=invariant"}},
     };
 }
 

@@ -2,6 +2,7 @@
 // linker's --wrap. What `plait train` does after a step is done here too: its line, its metrics, whether to stop, an
 // evaluation.
 #include "../parallel/mpi_world.h"
+#include "launcher/hash_file.h"
 #include "launcher/metrics.h"
 #include "launcher/progress.h"
 #include "launcher/stop.h"
@@ -69,6 +70,7 @@ namespace
 struct Case {
     const char *name;
     Overrides overrides;
+    bool hashes = false; /* debug.tensor_hashes */
 };
 
 void PrintTo(const Case &c, std::ostream *out)
@@ -81,11 +83,16 @@ class Loop
 {
   public:
     explicit Loop(const std::string &metrics_file) : path_(metrics_file) {}
-    ~Loop() { plait_metrics_close(&metrics_); }
+    ~Loop()
+    {
+        plait_metrics_close(&metrics_);
+        plait_hash_file_close(&hashes_);
+    }
 
     void open(plait_training &t)
     {
         ok(plait_metrics_open(&metrics_, t.world->comm, path_.c_str()));
+        ok(plait_hash_file_open(&hashes_, t.world->comm, t.cfg));
         progress_ = plait_progress_make(t.cfg, t.world->rank);
         plait_stop_install();
     }
@@ -102,6 +109,7 @@ class Loop
         s.memory = plait_layout_total(plait_engine_layout(t.engine));
         plait_progress_step_done(&progress_, &s);
         ok(plait_metrics_step(&metrics_, step, &result, 1e-3, 1e4, 0.1));
+        ok(plait_hash_file_step(&hashes_, t.engine, step));
 
         int signal;
         ok(plait_stop_agree(t.world->comm, plait_engine_exec(t.engine), false, &signal));
@@ -116,6 +124,7 @@ class Loop
     static void ok(plait_status st) { EXPECT_EQ(st, PLAIT_OK) << plait_error_text(); }
     std::string path_;
     plait_metrics metrics_ = {};
+    plait_hash_file hashes_ = {};
     plait_progress progress_ = {};
 };
 
@@ -131,9 +140,10 @@ TEST_P(NoAllocation, FromStep2ToStep5)
     const Overrides loop_keys = {"precision.dtype=fp32", "device.kernels=cpu", "train.train_iters=5",
                                  "train.eval_interval=1", "train.log_interval=1"};
     Loop loop(shared_dir() + "/metrics.jsonl");
+    const Overrides hashes = {"debug.tensor_hashes=" + (GetParam().hashes ? shared_dir() + "/hashes.tsv" : "null")};
     side_by_side(8, 1, [&](plait_world *world, int) {
         before_run = calls;
-        train(world, loop_keys + GetParam().overrides, 5, "", [&](plait_training &t, int step) {
+        train(world, loop_keys + GetParam().overrides + hashes, 5, "", [&](plait_training &t, int step) {
             if (step == 1)
                 loop.open(t);
             loop.after(t, step);
@@ -158,6 +168,10 @@ const Case kCases[] = {
     {"stage_3_gpt_bf16",
      {"model.arch=gpt2", "model.num_query_groups=8", "zero_optimization.stage=3", "precision.dtype=bf16",
       "model.hidden_dropout=0.1"}},
+    {"tensor_hashes",
+     {"parallelism.tp=2", "parallelism.pp=2", "zero_optimization.stage=2", "numerics.reduction=invariant",
+      "recompute.granularity=full"},
+     true},
 };
 INSTANTIATE_TEST_SUITE_P(, NoAllocation, testing::ValuesIn(kCases),
                          [](const auto &i) { return std::string(i.param.name); });

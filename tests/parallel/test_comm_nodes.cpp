@@ -67,11 +67,12 @@ void check_sum(const plait_topology &topo, const Open &o)
 {
     std::vector<int> ranks((size_t)topo.world);
     const int n = plait_topology_group(&topo, o.kind, ranks.data());
+    const plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, nullptr, nullptr, kCount, PLAIT_FP32);
     for (int64_t i = 0; i < kCount; i++) {
-        float want = 0;
+        std::vector<double> given;
         for (int q = 0; q < n; q++)
-            want = q ? want + (float)number(ranks[(size_t)q], i, o.kind) : (float)number(ranks[0], i, o.kind);
-        ASSERT_EQ(o.out[(size_t)i], want) << "element " << i;
+            given.push_back(number(ranks[(size_t)q], i, o.kind));
+        ASSERT_EQ(o.out[(size_t)i], reduced(op, given)) << "element " << i;
     }
 }
 
