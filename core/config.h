@@ -122,7 +122,7 @@ typedef struct plait_config {
     } comm;
     struct {
         plait_reduction_mode reduction;
-        int64_t tensor_slices; /* into which split matrices are cut; fast: one a tensor rank */
+        int64_t tensor_slices; /* of invariant alone: plait_config_slices */
         plait_fingerprint_of fingerprint;
     } numerics;
     struct {
@@ -173,6 +173,8 @@ char *plait_config_dump(const plait_config *cfg);
 /* First layer of (virtual) stage k of S; the stage has layers [first(k), first(k + 1)). From pipeline_layout, or by the
  * default rule floor(k L / S). */
 int64_t plait_config_first_layer(const plait_config *cfg, int64_t k, int64_t S);
+/* Slices into which split matrices are cut: numerics.tensor_slices with reduction invariant, else one a tensor rank. */
+int64_t plait_config_slices(const plait_config *cfg);
 
 PLAIT_END_DECLS
 #endif

@@ -72,6 +72,11 @@ static int64_t usual_slices(const plait_config *cfg)
     return slices;
 }
 
+int64_t plait_config_slices(const plait_config *cfg)
+{
+    return cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT ? cfg->numerics.tensor_slices : cfg->parallelism.tp;
+}
+
 void plait_config_derive(plait_config *cfg)
 {
     bool llama = cfg->model.arch == PLAIT_ARCH_LLAMA;
@@ -269,7 +274,11 @@ static void check_invariant(checker *c)
     if ((slices & (slices - 1)) != 0)
         clash(c, "numerics.tensor_slices", "%lld is not a power of two", slices);
     if (slices % tp != 0)
-        clash(c, TP, "%lld does not divide numerics.tensor_slices %lld", tp, slices);
+        clash(
+            c, TP,
+            "%lld does not divide numerics.tensor_slices %lld, which has to be a power of two and the same in all runs "
+            "that are compared",
+            tp, slices);
     if (heads % slices != 0)
         clash(c, "numerics.tensor_slices", "%lld does not divide model.num_attention_heads %lld", slices, heads);
     if (ffn % slices != 0)
@@ -531,7 +540,7 @@ plait_status plait_config_resolve(plait_config *cfg, int world_size)
 
     if (derives(cfg, "parallelism.pipeline_schedule"))
         cfg->parallelism.schedule = cfg->parallelism.num_chunks > 1 ? PLAIT_PIPE_INTERLEAVED : PLAIT_PIPE_1F1B;
-    int64_t div = cfg->model.make_vocab_size_divisible_by, parts = cfg->numerics.tensor_slices;
+    int64_t div = cfg->model.make_vocab_size_divisible_by, parts = plait_config_slices(cfg);
     cfg->model.padded_vocab_size = round_up(cfg->model.vocab_size, div / gcd(div, parts) * parts);
     cfg->origins[row_of("model.padded_vocab_size")].kind = PLAIT_ORIGIN_DERIVED;
     check_size(c);

@@ -10,7 +10,7 @@ enum { RNG_TOKENS = 100, RNG_POSITIONS, RNG_HEAD };
 
 void plait_decoder_dims_init(plait_decoder_dims *d, const plait_config *cfg, const plait_topology *topo)
 {
-    const int64_t slices = cfg->numerics.tensor_slices, kv_heads = cfg->model.num_query_groups / slices;
+    const int64_t slices = plait_config_slices(cfg), kv_heads = cfg->model.num_query_groups / slices;
     *d = (plait_decoder_dims){
         .batch = cfg->batch.micro_batch_size,
         .seq = cfg->model.seq_length,
@@ -213,7 +213,7 @@ plait_status plait_decoder_build(const plait_architecture *arch, const plait_con
     plait_status st = PLAIT_OK;
     plait_decoder_dims d;
     plait_decoder_dims_init(&d, cfg, topo);
-    const int slices = (int)cfg->numerics.tensor_slices, replicas = slices / (int)cfg->model.num_query_groups;
+    const int slices = (int)plait_config_slices(cfg), replicas = slices / (int)cfg->model.num_query_groups;
     plait_param_builder b = {
         .cfg = cfg,
         .list = list,

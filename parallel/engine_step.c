@@ -245,7 +245,7 @@ plait_status plait_engine_logits(plait_engine *e, int64_t t, double *out)
 {
     const plait_exec *ex = &e->parts.ex;
     const plait_dtype acc = plait_dtype_acc(e->cfg->precision.dtype);
-    const int64_t padded = e->cfg->model.padded_vocab_size, slices = e->cfg->numerics.tensor_slices;
+    const int64_t padded = e->cfg->model.padded_vocab_size, slices = plait_config_slices(e->cfg);
     const int64_t words = padded / slices, here = slices / e->topo.tp; /* words of a slice, slices of this rank */
     int32_t *tokens, *targets;
     plait_engine_tokens(e, 0, &tokens, &targets);

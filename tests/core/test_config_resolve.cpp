@@ -133,6 +133,21 @@ const Legal kLegal[] = {
 INSTANTIATE_TEST_SUITE_P(, ConfigLegal, testing::ValuesIn(kLegal),
                          [](const auto &i) { return std::string(i.param.name); });
 
+/* A file may keep the slices of its invariant runs: without them they are named, and nothing else. */
+TEST(ConfigSlices, OfAFileHaveNoEffectWithFast)
+{
+    for (const char *numerics : {"", "numerics:\n  tensor_slices: 4\n"}) {
+        Loaded l(kSmall + numerics, {});
+        ASSERT_EQ(l.resolve(1), PLAIT_OK) << l.error;
+        EXPECT_EQ(plait_config_slices(&l.cfg), 1);
+        EXPECT_EQ(l.value("model.padded_vocab_size"), "257");
+    }
+    Loaded l(kSmall + "numerics:\n  tensor_slices: 4\n  reduction: invariant\n", {});
+    ASSERT_EQ(l.resolve(1), PLAIT_OK) << l.error;
+    EXPECT_EQ(plait_config_slices(&l.cfg), 4);
+    EXPECT_EQ(l.value("model.padded_vocab_size"), "260");
+}
+
 struct Clash {
     const char *name;
     int world;
@@ -317,9 +332,11 @@ const Clash kClashes[] = {
     {"tensor_ranks_that_are_no_power", 3,
      "numerics.reduction=invariant topology.tp=3 model.num_attention_heads=6 model.hidden_size=96 "
      "model.num_query_groups=6 model.ffn_hidden_size=96",
-     "override: " TP " 3 does not divide numerics.tensor_slices 2"},
+     "override: " TP " 3 does not divide numerics.tensor_slices 2, which has to be a power of two and the same in all "
+     "runs that are compared"},
     {"fewer_slices_than_tensor_ranks", 4, "numerics.reduction=invariant numerics.tensor_slices=2 topology.tp=4",
-     "override: " TP " 4 does not divide numerics.tensor_slices 2"},
+     "override: " TP " 4 does not divide numerics.tensor_slices 2, which has to be a power of two and the same in all "
+     "runs that are compared"},
     {"slices_of_heads_and_ffn", 1,
      "numerics.reduction=invariant numerics.tensor_slices=8 model.ffn_hidden_size=100 model.num_query_groups=1",
      "override: numerics.tensor_slices 8 does not divide model.num_attention_heads 4\n"
