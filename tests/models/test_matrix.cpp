@@ -47,7 +47,7 @@ TEST_F(Matrix, SomeRowsTrainLikeOneRankInFp32)
 {
     std::vector<Row> rows;
     const std::vector<Row> &all = covering_rows();
-    for (size_t i = 0; i < all.size(); i += 4)
+    for (size_t i = 0; i < all.size(); i += 8)
         rows.push_back(all[i]);
     EXPECT_EQ(run_rows(rows, fp32(), kFp32), (int)rows.size());
 }
