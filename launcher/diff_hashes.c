@@ -131,17 +131,6 @@ static void print_only(const comparison *c, int which)
     fputs(" on\n", c->out);
 }
 
-/* What was not there to be compared. */
-static void print_missing(const comparison *c, int which)
-{
-    const plait_hash_reader *r = &c->reader[which];
-    if (r->cut)
-        fprintf(c->out, "%s: line %lld is cut off and was left out\n", r->path, (long long)r->number);
-    else if (!r->ended)
-        fprintf(c->out, "%s: the last line is missing: the run did not come to its end, or the file was cut\n",
-                r->path);
-}
-
 static void print_summary(const comparison *c)
 {
     fputs(c->differ ? "in both: " : "equal to the last bit: ", c->out);
@@ -154,7 +143,7 @@ static void print_summary(const comparison *c)
     for (int i = 0; i < 2; i++)
         print_only(c, i);
     for (int i = 0; i < 2; i++)
-        print_missing(c, i);
+        plait_line_reader_print_missing(&c->reader[i].lines, c->out);
 }
 
 plait_status plait_diff_hashes(const char *const path[2], FILE *out, bool *differ)

@@ -1,11 +1,8 @@
 #include "launcher/hash_reader.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "core/file.h"
 #include "launcher/hash_file.h"
 
 enum { STEP, MICRO, LAYER, OP, DIRECTION, SLICE, HASH, RANK, PLACE, COLUMNS };
@@ -114,54 +111,35 @@ static const char *read_fields(char *const field[COLUMNS], plait_hash_line *out)
 
 /* ---- lines ---- */
 
-/* Into r->text; *length 0: there is none. */
-static plait_status read_line(plait_hash_reader *r, size_t *length)
-{
-    errno = 0;
-    const ssize_t n = getline(&r->text, &r->room, r->in);
-    if (n < 0 && errno != 0)
-        PLAIT_FAIL(IO, "read %s: %s", r->path, strerror(errno));
-    *length = n > 0 ? (size_t)n : 0;
-    r->number += n > 0;
-    return PLAIT_OK;
-}
-
 /* A line of the head that must be `text`. */
 static plait_status read_head(plait_hash_reader *r, const char *text)
 {
     size_t length = 0;
-    PLAIT_TRY(read_line(r, &length));
-    if (length != strlen(text) + 1 || memcmp(r->text, text, length - 1) != 0 || r->text[length - 1] != '\n')
-        PLAIT_FAIL(IO, "%s, line %lld: not '%s', as a file of tensor hashes has there", r->path, (long long)r->number,
-                   text);
+    PLAIT_TRY(plait_line_reader_next(&r->lines, &length));
+    if (length != strlen(text) + 1 || memcmp(r->lines.text, text, length - 1) != 0 || r->lines.text[length - 1] != '\n')
+        PLAIT_FAIL(IO, "%s, line %lld: not '%s', as a file of tensor hashes has there", r->lines.path,
+                   (long long)r->lines.number, text);
     return PLAIT_OK;
 }
 
-/* A whole line of the head behind "# "; r->text is "# ...". */
+/* A whole line of the head behind "# "; r->lines.text is "# ...". */
 static plait_status read_comment(plait_hash_reader *r)
 {
     size_t length = 0;
-    PLAIT_TRY(read_line(r, &length));
-    if (length < 4 || memcmp(r->text, "# ", 2) != 0 || r->text[length - 1] != '\n')
-        PLAIT_FAIL(IO, "%s, line %lld: the head of the file is not whole", r->path, (long long)r->number);
-    r->text[length - 1] = '\0';
+    PLAIT_TRY(plait_line_reader_next(&r->lines, &length));
+    if (length < 4 || memcmp(r->lines.text, "# ", 2) != 0 || r->lines.text[length - 1] != '\n')
+        PLAIT_FAIL(IO, "%s, line %lld: the head of the file is not whole", r->lines.path, (long long)r->lines.number);
+    r->lines.text[length - 1] = '\0';
     return PLAIT_OK;
 }
 
 plait_status plait_hash_reader_open(plait_hash_reader *r, const char *path)
 {
-    int fd;
-    int64_t size;
-    *r = (plait_hash_reader){.path = path, .line.record.step = -1};
-    PLAIT_TRY(plait_file_open(path, &fd, &size));
-    r->in = fdopen(fd, "r");
-    if (!r->in) {
-        close(fd);
-        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to read %s", path);
-    }
+    *r = (plait_hash_reader){.line.record.step = -1};
+    PLAIT_TRY(plait_line_reader_open(&r->lines, path));
     PLAIT_TRY(read_head(r, PLAIT_HASH_FILE_FIRST));
     PLAIT_TRY(read_comment(r));
-    r->model = strdup(r->text + 2);
+    r->model = strdup(r->lines.text + 2);
     if (!r->model)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory to read %s", path);
     PLAIT_TRY(read_comment(r)); /* the grid, which may be another */
@@ -174,9 +152,7 @@ plait_status plait_hash_reader_open(plait_hash_reader *r, const char *path)
 
 void plait_hash_reader_close(plait_hash_reader *r)
 {
-    if (r->in)
-        fclose(r->in);
-    free(r->text);
+    plait_line_reader_close(&r->lines);
     free(r->model);
     *r = (plait_hash_reader){0};
 }
@@ -185,14 +161,16 @@ static plait_status read_record(plait_hash_reader *r)
 {
     char *field[COLUMNS];
     plait_hash_line next = {.tensor = ""};
-    if (!split(r->text, field))
-        PLAIT_FAIL(IO, "%s, line %lld: not %d columns with tabs between them", r->path, (long long)r->number, COLUMNS);
+    if (!split(r->lines.text, field))
+        PLAIT_FAIL(IO, "%s, line %lld: not %d columns with tabs between them", r->lines.path,
+                   (long long)r->lines.number, COLUMNS);
     const char *wrong = read_fields(field, &next);
     if (wrong)
-        PLAIT_FAIL(IO, "%s, line %lld: %s is not what a file of tensor hashes has there", r->path, (long long)r->number,
-                   wrong);
+        PLAIT_FAIL(IO, "%s, line %lld: %s is not what a file of tensor hashes has there", r->lines.path,
+                   (long long)r->lines.number, wrong);
     if (r->line.record.step >= 0 && plait_hash_compare_place(&r->line.record, &next.record) >= 0)
-        PLAIT_FAIL(IO, "%s, line %lld: the record is not in the order of a run", r->path, (long long)r->number);
+        PLAIT_FAIL(IO, "%s, line %lld: the record is not in the order of a run", r->lines.path,
+                   (long long)r->lines.number);
     r->line = next;
     r->line.record.tensor = r->line.tensor;
     return PLAIT_OK;
@@ -201,21 +179,21 @@ static plait_status read_record(plait_hash_reader *r)
 plait_status plait_hash_reader_next(plait_hash_reader *r)
 {
     size_t length = 0;
-    PLAIT_TRY(read_line(r, &length));
+    PLAIT_TRY(plait_line_reader_next(&r->lines, &length));
     r->more = false;
     if (length == 0)
         return PLAIT_OK;
-    if (r->text[length - 1] != '\n') {
-        r->cut = true;
+    if (r->lines.text[length - 1] != '\n') {
+        r->lines.cut = true;
         return PLAIT_OK;
     }
-    if (strcmp(r->text, PLAIT_HASH_FILE_LAST "\n") != 0) {
+    if (strcmp(r->lines.text, PLAIT_HASH_FILE_LAST "\n") != 0) {
         r->more = true;
         return read_record(r);
     }
-    r->ended = true;
-    PLAIT_TRY(read_line(r, &length));
+    r->lines.ended = true;
+    PLAIT_TRY(plait_line_reader_next(&r->lines, &length));
     if (length > 0)
-        PLAIT_FAIL(IO, "%s, line %lld: there is a line after the last", r->path, (long long)r->number);
+        PLAIT_FAIL(IO, "%s, line %lld: there is a line after the last", r->lines.path, (long long)r->lines.number);
     return PLAIT_OK;
 }

@@ -6,8 +6,7 @@
 #ifndef PLAIT_LAUNCHER_HASH_READER_H
 #define PLAIT_LAUNCHER_HASH_READER_H
 
-#include <stdio.h>
-
+#include "launcher/line_reader.h"
 #include "parallel/tensor_hashes.h"
 
 PLAIT_BEGIN_DECLS
@@ -19,16 +18,10 @@ typedef struct plait_hash_line {
 } plait_hash_line;
 
 typedef struct plait_hash_reader {
-    const char *path; /* the caller's */
-    FILE *in;
-    char *text; /* of the line that was read last */
-    size_t room;
-    int64_t number;       /* of that line, from 1 */
+    plait_line_reader lines;
     char *model;          /* "model.arch=llama model.num_layers=4 ..." */
     plait_hash_line line; /* the record that was read last */
     bool more;            /* there is one */
-    bool ended;           /* the last line was there */
-    bool cut;             /* line `number` is no whole one */
 } plait_hash_reader;
 
 /* Reads up to the first record, which a file must have. Closed with plait_hash_reader_close also after a failure. */

@@ -1,13 +1,8 @@
 #include "launcher/metrics_reader.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "core/file.h"
 
 typedef enum form { NUMBER, HEX, WHOLE } form;
 
@@ -52,25 +47,13 @@ int plait_metrics_compare_place(const plait_metrics_line *a, const plait_metrics
 
 plait_status plait_metrics_reader_open(plait_metrics_reader *r, const char *path)
 {
-    int fd;
-    int64_t size;
-    *r = (plait_metrics_reader){.path = path, .last = {.step = -1}};
-    PLAIT_TRY(plait_file_open(path, &fd, &size));
-    r->in = fdopen(fd, "r");
-    if (!r->in) {
-        close(fd);
-        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to read %s", path);
-    }
-    return PLAIT_OK;
+    *r = (plait_metrics_reader){.last = {.step = -1}};
+    return plait_line_reader_open(&r->lines, path);
 }
 
 void plait_metrics_reader_close(plait_metrics_reader *r)
 {
-    if (r->in)
-        fclose(r->in);
-    free(r->text);
-    r->in = NULL;
-    r->text = NULL;
+    plait_line_reader_close(&r->lines);
 }
 
 /* ---- one line ---- */
@@ -98,7 +81,7 @@ static plait_status read_field(const plait_metrics_reader *r, const json_t *obje
         *value = json_is_number(v) ? json_number_value(v) : NAN;
     }
     if (!good)
-        PLAIT_FAIL(IO, "%s, line %lld: %s is %s", r->path, (long long)r->number, fields[f].key,
+        PLAIT_FAIL(IO, "%s, line %lld: %s is %s", r->lines.path, (long long)r->lines.number, fields[f].key,
                    v ? "not what a metrics file has there" : "missing");
     return PLAIT_OK;
 }
@@ -108,7 +91,8 @@ static plait_status read_place(const plait_metrics_reader *r, const json_t *obje
 {
     const json_t *step = json_object_get(object, key);
     if (!json_is_integer(step) || json_integer_value(step) < 0)
-        PLAIT_FAIL(IO, "%s, line %lld: %s is not a whole number from 0", r->path, (long long)r->number, key);
+        PLAIT_FAIL(IO, "%s, line %lld: %s is not a whole number from 0", r->lines.path, (long long)r->lines.number,
+                   key);
     out->step = json_integer_value(step);
     return PLAIT_OK;
 }
@@ -118,7 +102,7 @@ static plait_status read_object(plait_metrics_reader *r, const json_t *object, p
     const json_t *eval = json_object_get(object, "eval");
     if (json_object_get(object, "memory")) {
         out->kind = PLAIT_METRICS_END;
-        r->ended = true;
+        r->lines.ended = true;
         return PLAIT_OK;
     }
     out->kind = eval ? PLAIT_METRICS_EVAL : PLAIT_METRICS_STEP;
@@ -127,8 +111,8 @@ static plait_status read_object(plait_metrics_reader *r, const json_t *object, p
         if (fields[f].of == out->kind)
             PLAIT_TRY(read_field(r, eval ? eval : object, (plait_metrics_field)f, &out->value[f]));
     if (plait_metrics_compare_place(&r->last, out) >= 0)
-        PLAIT_FAIL(IO, "%s, line %lld: step %lld after step %lld", r->path, (long long)r->number, (long long)out->step,
-                   (long long)r->last.step);
+        PLAIT_FAIL(IO, "%s, line %lld: step %lld after step %lld", r->lines.path, (long long)r->lines.number,
+                   (long long)out->step, (long long)r->last.step);
     r->last = *out;
     return PLAIT_OK;
 }
@@ -137,14 +121,14 @@ static plait_status read_object(plait_metrics_reader *r, const json_t *object, p
 static plait_status read_text(plait_metrics_reader *r, size_t length, plait_metrics_line *out)
 {
     json_error_t error;
-    json_t *object = json_loadb(r->text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!object && r->text[length - 1] != '\n') {
-        r->cut = true;
+    json_t *object = json_loadb(r->lines.text, length, JSON_REJECT_DUPLICATES, &error);
+    if (!object && r->lines.text[length - 1] != '\n') {
+        r->lines.cut = true;
         out->kind = PLAIT_METRICS_END;
         return PLAIT_OK;
     }
     if (!object)
-        PLAIT_FAIL(IO, "%s, line %lld: %s", r->path, (long long)r->number, error.text);
+        PLAIT_FAIL(IO, "%s, line %lld: %s", r->lines.path, (long long)r->lines.number, error.text);
     plait_status st = read_object(r, object, out);
     json_decref(object);
     return st;
@@ -153,17 +137,14 @@ static plait_status read_text(plait_metrics_reader *r, size_t length, plait_metr
 /* *any: there was one. */
 static plait_status read_line(plait_metrics_reader *r, plait_metrics_line *out, bool *any)
 {
-    errno = 0;
-    const ssize_t length = getline(&r->text, &r->room, r->in);
+    size_t length;
+    PLAIT_TRY(plait_line_reader_next(&r->lines, &length));
     *any = length > 0;
-    if (!*any && errno != 0)
-        PLAIT_FAIL(IO, "read %s: %s", r->path, strerror(errno));
     if (!*any)
         return PLAIT_OK;
-    r->number++;
-    if (r->ended)
-        PLAIT_FAIL(IO, "%s, line %lld: there is a line after the last", r->path, (long long)r->number);
-    return read_text(r, (size_t)length, out);
+    if (r->lines.ended)
+        PLAIT_FAIL(IO, "%s, line %lld: there is a line after the last", r->lines.path, (long long)r->lines.number);
+    return read_text(r, length, out);
 }
 
 plait_status plait_metrics_reader_next(plait_metrics_reader *r, plait_metrics_line *out)
@@ -172,8 +153,8 @@ plait_status plait_metrics_reader_next(plait_metrics_reader *r, plait_metrics_li
     *out = (plait_metrics_line){.kind = PLAIT_METRICS_END};
     do
         PLAIT_TRY(read_line(r, out, &any));
-    while (any && r->ended); /* nothing may follow */
+    while (any && r->lines.ended); /* nothing may follow */
     if (out->kind == PLAIT_METRICS_END && r->last.step < 0)
-        PLAIT_FAIL(IO, "%s has no whole line of a step", r->path);
+        PLAIT_FAIL(IO, "%s has no whole line of a step", r->lines.path);
     return PLAIT_OK;
 }

@@ -7,11 +7,7 @@
 #ifndef PLAIT_LAUNCHER_METRICS_READER_H
 #define PLAIT_LAUNCHER_METRICS_READER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include "core/status.h"
+#include "launcher/line_reader.h"
 
 PLAIT_BEGIN_DECLS
 
@@ -45,14 +41,8 @@ bool plait_metrics_field_of(plait_metrics_field f, plait_metrics_kind kind);
 int plait_metrics_compare_place(const plait_metrics_line *a, const plait_metrics_line *b);
 
 typedef struct plait_metrics_reader {
-    const char *path; /* the caller's */
-    FILE *in;
-    char *text; /* of the line that was read last */
-    size_t room;
-    int64_t number; /* of that line, from 1 */
+    plait_line_reader lines; /* ended: with the line of memory and communication */
     plait_metrics_line last;
-    bool ended; /* the line with memory and communication was there */
-    bool cut;   /* line `number` is no whole one */
 } plait_metrics_reader;
 
 /* Closed with plait_metrics_reader_close also after a failure. */

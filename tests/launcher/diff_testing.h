@@ -3,9 +3,9 @@
 #define PLAIT_TESTS_LAUNCHER_DIFF_TESTING_H
 
 #include "launcher/diff.h"
+#include "tests/core/printed.h"
 #include "tests/core/temp_dir.h"
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -30,15 +30,9 @@ class DiffTest : public TempDir
     {
         const std::string files[2] = {write("A", a), write("B", b)};
         const char *const path[2] = {files[0].c_str(), files[1].c_str()};
-        char *text = nullptr;
-        size_t size = 0;
-        FILE *out = open_memstream(&text, &size);
         Compared c{};
-        c.status = how(path, out, &c.differ);
-        fclose(out);
-        c.text.assign(text, size);
+        c.text = printed([&](FILE *out) { c.status = how(path, out, &c.differ); });
         c.error = c.status == PLAIT_OK ? "" : plait_error_text();
-        free(text);
         for (std::string *s : {&c.text, &c.error})
             for (size_t at; (at = s->find(dir + "/")) != std::string::npos;)
                 s->erase(at, dir.size() + 1);

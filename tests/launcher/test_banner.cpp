@@ -1,9 +1,9 @@
 /* The grid and the groups as a run prints them, also of more ranks than are listed. */
+#include "../core/printed.h"
 #include "launcher/banner.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 namespace
@@ -24,13 +24,7 @@ std::string places(int tp, int pp, int dp, const char *more = "train.seed=1")
     EXPECT_EQ(plait_config_load(&cfg, nullptr, overrides, 7), PLAIT_OK) << plait_error_text();
     EXPECT_EQ(plait_config_resolve(&cfg, tp * pp * dp), PLAIT_OK) << plait_error_text();
     EXPECT_EQ(plait_topology_of(&cfg, tp * pp * dp, 0, &topo), PLAIT_OK) << plait_error_text();
-    char *text = nullptr;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    plait_banner_print_places(&topo, &cfg, out);
-    fclose(out);
-    std::string s(text, size);
-    free(text);
+    const std::string s = printed([&](FILE *out) { plait_banner_print_places(&topo, &cfg, out); });
     plait_config_deinit(&cfg);
     return s;
 }

@@ -1,11 +1,10 @@
 /* Distances in units in the last place, and numbers as text. */
+#include "../core/printed.h"
 #include "launcher/diff_number.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <functional>
 #include <limits>
 #include <string>
 
@@ -17,18 +16,6 @@ struct Row {
     plait_dtype dtype;
     uint64_t a, b, ulps;
 };
-
-std::string printed(const std::function<void(FILE *)> &print)
-{
-    char *text = nullptr;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    print(out);
-    fclose(out);
-    std::string s(text, size);
-    free(text);
-    return s;
-}
 
 std::string text(plait_dtype dtype, uint64_t bits)
 {

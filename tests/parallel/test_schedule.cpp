@@ -1,3 +1,4 @@
+#include "../core/printed.h"
 #include "schedule_testing.h"
 
 struct Case {
@@ -88,15 +89,10 @@ TEST(ScheduleText, IsCutAtTheSizeOfTheBuffer)
 
 static std::string drawing(const Pipeline &p, int max_width)
 {
-    char *text = nullptr;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    EXPECT_EQ(plait_schedule_draw(p.stages.data(), int(p.stages.size()), out, max_width), PLAIT_OK)
-        << plait_error_text();
-    fclose(out);
-    std::string drawn = text;
-    free(text);
-    return drawn;
+    return printed([&](FILE *out) {
+        EXPECT_EQ(plait_schedule_draw(p.stages.data(), int(p.stages.size()), out, max_width), PLAIT_OK)
+            << plait_error_text();
+    });
 }
 
 TEST(ScheduleDraw, OneF1B)
