@@ -3,41 +3,10 @@
 #include "core/config_impl.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- errors ---- */
-
-void plait_errors_add(plait_errors *e, const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-    va_start(args, format);
-    int wanted = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    size_t len = wanted < 0 ? 0 : (size_t)wanted < sizeof line ? (size_t)wanted : sizeof line - 1;
-    e->count++;
-    if (e->len + len + 2 > sizeof e->text) {
-        e->hidden++;
-        return;
-    }
-    if (e->len > 0)
-        e->text[e->len++] = '\n';
-    memcpy(e->text + e->len, line, len + 1);
-    e->len += len;
-}
-
-plait_status plait_errors_status(plait_errors *e)
-{
-    if (e->count == 0)
-        return PLAIT_OK;
-    if (e->hidden > 0)
-        PLAIT_FAIL(USAGE, "%s\n... and %d more", e->text, e->hidden);
-    PLAIT_FAIL(USAGE, "%s", e->text);
-}
 
 /* ---- one value ---- */
 
@@ -229,35 +198,13 @@ static void apply_map(loader *l, const plait_yaml *doc, int map, const char *pre
 
 /* ---- file and overrides ---- */
 
-/* The whole file, at most one byte more than a configuration may have. The caller frees *out. */
-static plait_status read_file(const char *path, char **out, size_t *len)
-{
-    plait_status st = PLAIT_OK;
-    char *text = NULL;
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        PLAIT_FAIL(IO, "open %s: %s", path, strerror(errno));
-    text = (char *)malloc(PLAIT_YAML_MAX_BYTES + 1);
-    if (!text)
-        PLAIT_FAIL_TO(done, st, OUT_OF_MEMORY, "%d bytes for the text of %s", PLAIT_YAML_MAX_BYTES + 1, path);
-    *len = fread(text, 1, PLAIT_YAML_MAX_BYTES + 1, f);
-    if (ferror(f))
-        PLAIT_FAIL_TO(done, st, IO, "read %s: %s", path, strerror(errno));
-    *out = text;
-    text = NULL;
-done:
-    free(text);
-    fclose(f);
-    return st;
-}
-
 static plait_status apply_file(loader *l, const char *path)
 {
     char *text = NULL;
     size_t len = 0;
     if (strlen(path) >= sizeof l->cfg->file)
         PLAIT_FAIL(USAGE, "the path of the configuration file is longer than %d bytes", PLAIT_PATH_MAX - 1);
-    PLAIT_TRY(read_file(path, &text, &len));
+    PLAIT_TRY(plait_yaml_read(path, &text, &len));
     snprintf(l->cfg->file, sizeof l->cfg->file, "%s", path);
     const char *slash = strrchr(path, '/');
     int dir_len = slash == path ? 1 : slash ? (int)(slash - path) : 0;

@@ -1,12 +1,14 @@
 /* core/config_impl.h: the key table and what turns YAML into values. Only for core/config*.c and their tests.
  *
- * text -> plait_yaml (a small tree with positions) -> table row -> field of plait_config. Every step collects its
+ * text -> plait_yaml (core/yaml.h) -> table row -> field of plait_config. Every step collects its
  * errors instead of stopping at the first, except for text that is not YAML at all.
  */
 #ifndef PLAIT_CORE_CONFIG_IMPL_H
 #define PLAIT_CORE_CONFIG_IMPL_H
 
 #include "core/config.h"
+#include "core/errors.h"
+#include "core/yaml.h"
 
 PLAIT_BEGIN_DECLS
 
@@ -69,55 +71,6 @@ bool plait_config_is_section(const char *path, char *canonical, size_t size);
 void plait_config_suggest(const char *path, char *out, size_t size);
 /* What a value of this key looks like: "a whole number from 1 to 8". */
 void plait_config_describe(const plait_key *key, char *out, size_t size);
-
-/* ---- errors ---- */
-
-/* Lines of text, up to a length; what does not fit is counted. */
-typedef struct plait_errors {
-    char text[15000];
-    size_t len;
-    int count, hidden;
-} plait_errors;
-
-void plait_errors_add(plait_errors *e, const char *format, ...) PLAIT_PRINTF(2, 3);
-/* PLAIT_OK if there are none, else PLAIT_USAGE with all of them. */
-PLAIT_MUST_USE plait_status plait_errors_status(plait_errors *e);
-
-/* ---- YAML: config_yaml.c ---- */
-
-#define PLAIT_YAML_MAX_BYTES   (1 << 20)
-#define PLAIT_YAML_MAX_NODES   100000
-#define PLAIT_YAML_MAX_DEPTH   16
-#define PLAIT_YAML_MAX_ANCHORS 100
-#define PLAIT_YAML_MAX_ENTRIES 1000 /* of one mapping */
-
-typedef enum plait_yaml_kind { PLAIT_YAML_SCALAR, PLAIT_YAML_LIST, PLAIT_YAML_MAP } plait_yaml_kind;
-
-typedef struct plait_yaml_node {
-    plait_yaml_kind kind;
-    bool plain;       /* a scalar without quotes */
-    bool owns_text;   /* false: an alias shares the text of its anchor */
-    int line, column; /* from 1 */
-    char *text;       /* of a scalar */
-    int first, next;  /* children and siblings, -1 for none; a mapping's children are key, value, key, value, ... */
-    int count;        /* children */
-} plait_yaml_node;
-
-typedef struct plait_yaml {
-    plait_yaml_node *nodes;
-    int len, cap, root;
-    int line, column; /* of the error */
-    char message[320];
-} plait_yaml;
-
-/* Parses one document into `doc` (to be freed also after a failure). False: line, column and message say why. Memory,
- * nodes and depth are bounded; an alias may stand for a scalar only, so nothing can expand. */
-bool plait_yaml_parse(plait_yaml *doc, const char *text, size_t len);
-/* A document of one plain scalar whose text is taken as it is. To be freed, as above. */
-bool plait_yaml_scalar(plait_yaml *doc, const char *text);
-void plait_yaml_free(plait_yaml *doc);
-/* A plain scalar that stands for nothing: "null", "~". */
-bool plait_yaml_is_null(const plait_yaml_node *n);
 
 /* ---- values: config_value.c ---- */
 

@@ -234,6 +234,36 @@ done:
     return st;
 }
 
+static plait_status print_into(const plait_file_temporary *t, void (*print)(const void *self, FILE *out),
+                               const void *self)
+{
+    const int fd = dup(t->fd);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!out) {
+        const int error = errno;
+        if (fd >= 0)
+            close(fd);
+        PLAIT_FAIL(IO, "write %s: %s", t->path, strerror(error));
+    }
+    print(self, out);
+    const bool failed_before = ferror(out);
+    if (fclose(out) != 0 || failed_before)
+        PLAIT_FAIL(IO, "write %s: %s", t->path, strerror(errno));
+    return PLAIT_OK;
+}
+
+plait_status plait_file_write_text(const char *path, void (*print)(const void *self, FILE *out), const void *self)
+{
+    plait_file_temporary t;
+    PLAIT_TRY(plait_file_temporary_create(path, &t));
+    const plait_status st = print_into(&t, print, self);
+    if (st != PLAIT_OK) {
+        plait_file_temporary_discard(&t);
+        return st;
+    }
+    return plait_file_temporary_publish(&t);
+}
+
 plait_status plait_file_check_writable(const char *path)
 {
     struct stat info;

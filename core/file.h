@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 PLAIT_BEGIN_DECLS
 
@@ -39,6 +40,10 @@ PLAIT_MUST_USE plait_status plait_file_temporary_create(const char *path, plait_
 PLAIT_MUST_USE plait_status plait_file_temporary_publish(plait_file_temporary *t);
 /* Removes it; `path` is as before. One that has ended is fine. */
 void plait_file_temporary_discard(plait_file_temporary *t);
+
+/* A whole text file: what `print` writes takes the place of `path`, or on a failure nothing does. */
+PLAIT_MUST_USE plait_status plait_file_write_text(const char *path, void (*print)(const void *self, FILE *out),
+                                                  const void *self);
 
 /* Could a temporary of `path` be made, named and take its place? Leaves nothing behind and does not touch `path`. For a
  * refusal before the first step instead of after the last. */

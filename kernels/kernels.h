@@ -268,7 +268,8 @@ typedef struct plait_kernels {
 PLAIT_MUST_USE plait_status plait_kernels_find(plait_kernels_choice choice, plait_isa isa, plait_dtype dtype,
                                                const plait_kernels **out);
 
-/* The table that computes nothing: counts calls (kernels/plan/plan.h). One for each dtype of a model; never fails. */
+/* The table that computes nothing: tells of each call (kernels/plan/plan.h). One for each dtype of a model; never
+ * fails. */
 const plait_kernels *plait_kernels_plan(plait_dtype dtype);
 
 PLAIT_END_DECLS

@@ -10,6 +10,9 @@ plait_status plait_command_train(plait_world *world, int argc, char **argv);
 plait_status plait_command_config(plait_world *world, int argc, char **argv);
 plait_status plait_command_diff(plait_world *world, int argc, char **argv);
 plait_status plait_command_generate(plait_world *world, int argc, char **argv);
+plait_status plait_command_compare(plait_world *world, int argc, char **argv);
+plait_status plait_command_plan(plait_world *world, int argc, char **argv);
+plait_status plait_command_bench(plait_world *world, int argc, char **argv);
 plait_status plait_command_version(plait_world *world, int argc, char **argv);
 
 PLAIT_END_DECLS

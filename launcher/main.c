@@ -13,12 +13,21 @@ static const struct command {
     const char *name;
     plait_status (*run)(plait_world *world, int argc, char **argv);
     const char *usage;
-    const char *valued[5]; /* options whose next argument is a value, whatever it is; NULL at the end */
+    const char *valued[8]; /* options whose next argument is a value, whatever it is; NULL at the end */
 } commands[] = {
     {"train", plait_command_train, plait_usage_train, {0}},
     {"config", plait_command_config, plait_usage_config, {"--ranks"}},
     {"diff", plait_command_diff, plait_usage_diff, {0}},
     {"generate", plait_command_generate, plait_usage_generate, {"--prompt", "--bytes", "--temperature", "--seed"}},
+    {"plan",
+     plait_command_plan,
+     plait_usage_plan,
+     {"--ranks", "--device-memory", "--machine", "--estimator", "--html"}},
+    {"compare",
+     plait_command_compare,
+     plait_usage_compare,
+     {"--ranks", "--machine", "--steps", "--limit", "--mpiexec", "--json", "--html"}},
+    {"bench", plait_command_bench, plait_usage_bench, {"--machine", "--dtypes"}},
     {"version", plait_command_version, plait_usage_version, {0}},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

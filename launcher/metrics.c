@@ -64,7 +64,8 @@ plait_status plait_metrics_eval(plait_metrics *m, int64_t after_step, double los
 typedef struct rank_report {
     plait_ledger ledger;
     plait_traffic traffic[PLAIT_GROUPS];
-    size_t resident_before, resident_peak;
+    size_t resident_before;
+    plait_resident resident;
 } rank_report;
 
 /* Between the elements of a list. */
@@ -106,7 +107,8 @@ static void print_traffic(FILE *out, const plait_topology *topo, const rank_repo
 static void print_resident(FILE *out, const plait_topology *topo, const rank_report *r, const char **separator)
 {
     next(out, separator);
-    fprintf(out, "{\"rank\":%d,\"before\":%zu,\"peak\":%zu}", topo->rank, r->resident_before, r->resident_peak);
+    fprintf(out, "{\"rank\":%d,\"before\":%zu,\"peak\":%zu,\"others\":%zu}", topo->rank, r->resident_before,
+            r->resident.peak, r->resident.others);
 }
 
 plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t resident_before, const plait_fingerprint *f)
@@ -117,9 +119,8 @@ plait_status plait_metrics_end(plait_metrics *m, plait_engine *e, size_t residen
     } lists[] = {{"memory", print_memory}, {"communication", print_traffic}, {"resident", print_resident}};
     const plait_topology *topo = plait_engine_topology(e);
     plait_comm *world = plait_engine_groups(e)->world;
-    rank_report mine = {.ledger = *plait_engine_ledger(e),
-                        .resident_before = resident_before,
-                        .resident_peak = plait_resident_memory().peak};
+    rank_report mine = {
+        .ledger = *plait_engine_ledger(e), .resident_before = resident_before, .resident = plait_resident_memory()};
     memcpy(mine.traffic, plait_engine_traffic(e), sizeof mine.traffic);
     /* A pass over the ranks for each list, so that nothing has to be kept. */
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {

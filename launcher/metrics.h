@@ -5,10 +5,11 @@
  *   {"eval":{"after_step":50,"loss":..}}
  *   {"memory":[{"rank":0,"coords":{"d":0,"p":0,"t":0},"tier":"device","category":"parameters","planned":..,"high_water":..},..],
  *    "communication":[{"rank":0,"group":"tensor","op":"all_reduce","calls":..,"bytes":..},..],
- *    "resident":[{"rank":0,"before":..,"peak":..},..],"fingerprint":"0123456789abcdef"}
+ *    "resident":[{"rank":0,"before":..,"peak":..,"others":..},..],"fingerprint":"0123456789abcdef"}
  *
  * The last comes at the end: communication is that of the last training step; resident is what the kernel says the
- * process held before anything of the run was allocated (program, MPI and other libraries), and at most.
+ * process held before anything of the run was allocated (program, MPI and other libraries), at most, and of that in
+ * parts of shared windows that are other ranks'.
  */
 #ifndef PLAIT_LAUNCHER_METRICS_H
 #define PLAIT_LAUNCHER_METRICS_H

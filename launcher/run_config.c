@@ -49,22 +49,30 @@ plait_status plait_run_compare(plait_world *world, const char *what, const char 
     return st;
 }
 
-/* Settles device.threads: the key, else OMP_NUM_THREADS, else ceil(cores / local ranks). */
-static plait_status settle_threads(plait_config *cfg, int local_ranks)
+/* The key, else OMP_NUM_THREADS, else ceil(cores / local ranks). */
+static plait_status settle_threads(int64_t *threads, int local_ranks)
 {
     enum { MOST = 4096 }; /* as the key */
-    if (cfg->device.threads != PLAIT_AUTO)
+    if (*threads != PLAIT_AUTO)
         return PLAIT_OK;
     const char *omp = getenv("OMP_NUM_THREADS");
     if (omp && *omp) {
         char first[32]; /* of a list: threads of the regions inside others follow, of which there are none */
         omp += strspn(omp, " \t");
         snprintf(first, sizeof first, "%.*s", (int)strcspn(omp, ", \t"), omp);
-        return plait_option_whole("OMP_NUM_THREADS", first, 1, MOST, &cfg->device.threads);
+        return plait_option_whole("OMP_NUM_THREADS", first, 1, MOST, threads);
     }
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    cfg->device.threads = (cores + local_ranks - 1) / local_ranks;
+    *threads = (cores + local_ranks - 1) / local_ranks;
+    return PLAIT_OK;
+}
+
+plait_status plait_run_threads(plait_world *world, int64_t *threads)
+{
+    PLAIT_TRY(plait_comm_agree(world->comm, settle_threads(threads, world->local_size)));
+    omp_set_num_threads((int)*threads);
+    plait_bind_cores(world->local_rank, world->local_size, (int)*threads);
     return PLAIT_OK;
 }
 
@@ -83,9 +91,7 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
     if (world->rank == 0)
         plait_config_print_idle(cfg, stderr);
 
-    PLAIT_TRY(plait_comm_agree(world->comm, settle_threads(cfg, world->local_size)));
-    omp_set_num_threads((int)cfg->device.threads);
-    plait_bind_cores(world->local_rank, world->local_size, (int)cfg->device.threads);
+    PLAIT_TRY(plait_run_threads(world, &cfg->device.threads));
     plait_comm_set_timeout(cfg->comm.timeout_minutes * 60);
 
     plait_topology topo;

@@ -65,6 +65,11 @@ void plait_stop_install(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
+int plait_stop_requested(void)
+{
+    return requested;
+}
+
 plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, bool failed, int *reason)
 {
     double mine = failed ? PLAIT_STOP_FAILURE : requested, any;

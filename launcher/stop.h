@@ -13,6 +13,8 @@ PLAIT_BEGIN_DECLS
 PLAIT_MUST_USE plait_status plait_stop_guard(void);
 /* Until then a signal ends the process at once. */
 void plait_stop_install(void);
+/* The signal that has come since, or 0. */
+int plait_stop_requested(void);
 /* A signal on any rank is one for all, and so is a failure that one rank has met and kept for later. *reason: the
  * signal's number, PLAIT_STOP_FAILURE, or 0. Collective. */
 enum { PLAIT_STOP_FAILURE = 1000 };

@@ -8,11 +8,13 @@
 #include "launcher/hash_file.h"
 #include "launcher/metrics.h"
 #include "launcher/output.h"
+#include "launcher/plan_print.h"
 #include "launcher/progress.h"
 #include "launcher/run_config.h"
 #include "launcher/stop.h"
 #include "launcher/training.h"
 #include "launcher/usage.h"
+#include "models/registry.h"
 #include "parallel/weights.h"
 
 typedef struct run {
@@ -43,11 +45,36 @@ static plait_status check_arguments(int argc, char **argv)
     return PLAIT_OK;
 }
 
+/* A run that does not fit says what every rank would hold, as plait plan does, before it says so. */
+static plait_status refuse_size(const run *r)
+{
+    plait_status st = PLAIT_OK;
+    plait_rank_plan plan = {0};
+    plait_run_shape shape;
+    size_t text_bytes;
+    PLAIT_TRY(plait_training_look(&r->cfg, &shape, &text_bytes));
+    PLAIT_TRY_TO(
+        done, st,
+        plait_rank_plan_init(&plan, &r->cfg, r->world->size, plait_model_find(r->cfg.model.arch), &shape, NULL));
+    plait_plan_print_memory(&plan, (int64_t)text_bytes, stderr);
+done:
+    plait_rank_plan_deinit(&plan);
+    return st;
+}
+
+static plait_status open_training(run *r)
+{
+    const plait_status st = plait_training_open(&r->training, r->world, &r->cfg);
+    if (st == PLAIT_OUT_OF_MEMORY && r->cfg.device.memory_limit > 0 && plait_comm_agreed() && r->world->rank == 0)
+        PLAIT_TRY(refuse_size(r));
+    return st;
+}
+
 static plait_status prepare(run *r, int argc, char **argv)
 {
     PLAIT_TRY(plait_comm_agree(r->world->comm, check_arguments(argc, argv)));
     PLAIT_TRY(plait_run_config(r->world, &r->cfg, argv[1], (const char *const *)argv + 2, argc - 2));
-    PLAIT_TRY(plait_training_open(&r->training, r->world, &r->cfg));
+    PLAIT_TRY(open_training(r));
     PLAIT_TRY(plait_comm_agree(r->world->comm, plait_fingerprint_open(&r->fingerprint)));
     /* Last, so that a run that is refused leaves the metrics of an earlier one alone. */
     PLAIT_TRY(plait_metrics_open(&r->metrics, r->world->comm, r->cfg.logging.metrics_file));

@@ -5,9 +5,8 @@
 #include "models/registry.h"
 #include "parallel/weights.h"
 
-static plait_status open_data(plait_training *t)
+static plait_status open_data(const plait_config *cfg, plait_text_data **out)
 {
-    const plait_config *cfg = t->cfg;
     if (!cfg->data.path[0])
         PLAIT_FAIL(USAGE, "data.data_path: a text file is needed to train");
     plait_text_options o = {.path = cfg->data.path,
@@ -16,10 +15,10 @@ static plait_status open_data(plait_training *t)
                             .vocab_size = cfg->model.vocab_size,
                             .seed = (uint64_t)cfg->train.seed,
                             .first_sample = cfg->data.first_sample};
-    PLAIT_TRY(plait_text_data_open(&o, &t->data));
-    PLAIT_TRY(plait_text_data_require(t->data, PLAIT_SPLIT_TRAIN));
+    PLAIT_TRY(plait_text_data_open(&o, out));
+    PLAIT_TRY(plait_text_data_require(*out, PLAIT_SPLIT_TRAIN));
     if (cfg->train.eval_interval > 0)
-        PLAIT_TRY(plait_text_data_require(t->data, PLAIT_SPLIT_VALIDATION));
+        PLAIT_TRY(plait_text_data_require(*out, PLAIT_SPLIT_VALIDATION));
     return PLAIT_OK;
 }
 
@@ -47,22 +46,34 @@ static plait_status check_outputs(const plait_training *t)
     return plait_file_check_writable(t->cfg->checkpoint.save_weights);
 }
 
-static int eval_micros(const plait_training *t)
+static int eval_micros(const plait_config *cfg, const plait_text_data *data)
 {
-    int64_t together = t->cfg->batch.micro_batch_size * t->cfg->parallelism.dp;
-    int64_t samples = plait_text_data_eval_samples(t->data, PLAIT_SPLIT_VALIDATION);
-    return t->cfg->train.eval_interval > 0 ? (int)((samples + together - 1) / together) : 0;
+    int64_t together = cfg->batch.micro_batch_size * cfg->parallelism.dp;
+    int64_t samples = plait_text_data_eval_samples(data, PLAIT_SPLIT_VALIDATION);
+    return cfg->train.eval_interval > 0 ? (int)((samples + together - 1) / together) : 0;
+}
+
+plait_status plait_training_look(const plait_config *cfg, plait_run_shape *shape, size_t *text_bytes)
+{
+    plait_text_data *data = NULL;
+    const plait_status st = open_data(cfg, &data);
+    if (st == PLAIT_OK) {
+        *shape = (plait_run_shape){.eval_micros = eval_micros(cfg, data)};
+        *text_bytes = plait_text_data_bytes(data);
+    }
+    plait_text_data_close(data);
+    return st;
 }
 
 plait_status plait_training_open(plait_training *t, plait_world *world, const plait_config *cfg)
 {
     *t = (plait_training){.world = world, .cfg = cfg, .resident_before = plait_resident_memory().now};
     PLAIT_TRY(plait_comm_agree(world->comm, plait_config_check_files(cfg)));
-    PLAIT_TRY(plait_comm_agree(world->comm, open_data(t)));
+    PLAIT_TRY(plait_comm_agree(world->comm, open_data(cfg, &t->data)));
     PLAIT_TRY(plait_comm_agree(world->comm, compare_data(t)));
     PLAIT_TRY(plait_comm_agree(world->comm, check_outputs(t)));
     plait_engine_options o = {
-        .cfg = cfg, .model = plait_model_find(cfg->model.arch), .shape = {.eval_micros = eval_micros(t)}};
+        .cfg = cfg, .model = plait_model_find(cfg->model.arch), .shape = {.eval_micros = eval_micros(t->cfg, t->data)}};
     PLAIT_TRY(plait_engine_create(world, &o, &t->engine));
 
     plait_ledger *ledger = plait_engine_ledger(t->engine);
@@ -102,7 +113,7 @@ plait_status plait_training_step(plait_training *t, int64_t step, plait_training
 
 plait_status plait_training_evaluate(plait_training *t, double *loss)
 {
-    const int micros = eval_micros(t);
+    const int micros = eval_micros(t->cfg, t->data);
     const int64_t samples = plait_text_data_eval_samples(t->data, PLAIT_SPLIT_VALIDATION);
     for (int i = 0; i < micros; i++) {
         int32_t *tokens, *targets;

@@ -20,6 +20,8 @@ typedef struct plait_training {
     size_t resident_before; /* bytes of program and libraries, before anything of the run was allocated */
 } plait_training;
 
+/* Reads the text that a training of `cfg` would: what it runs besides steps, and the bytes of the text in memory. */
+PLAIT_MUST_USE plait_status plait_training_look(const plait_config *cfg, plait_run_shape *shape, size_t *text_bytes);
 /* Opens the text, checks that outputs are no inputs and can be written, allocates everything, and draws or loads the
  * weights. Collective; every rank returns the same status. Closed with plait_training_close also after a failure. */
 PLAIT_MUST_USE plait_status plait_training_open(plait_training *t, plait_world *world, const plait_config *cfg);

@@ -7,20 +7,30 @@
 #define TRAIN    "train CONFIG [key=value ...]"
 #define CONFIG   "config CONFIG [key=value ...] [--ranks N] [--json]"
 #define DIFF     "diff RUN_A RUN_B"
+#define PLAN     "plan CONFIG [key=value ...] [--ranks N] [--device-memory SIZE] [--machine FILE] [--json] [--html FILE]"
+#define COMPARE  "compare CONFIG [key=value ...] [--ranks N] [--machine FILE] [--measure] [--json FILE] [--html FILE]"
+#define BENCH    "bench --machine FILE [--dtypes fp32,bf16,fp16] [--quick]"
 #define GENERATE "generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] [key=value ...]"
 #define KEYS     "  key=value        overrides a key of CONFIG, such as train.train_iters=10; the last one wins\n"
 #define HELP     "  -h, --help       prints this\n"
 
-const char plait_usage[] = "usage: plait COMMAND\n"
-                           "  " TRAIN "        trains; under mpiexec on its ranks, else on one\n"
-                           "  " CONFIG "\n"
-                           "                                      prints every value, where it came from, and the "
-                           "parameters\n"
-                           "  " DIFF "                    compares metrics, weights or hashes of two runs\n"
-                           "  " GENERATE "\n"
-                           "                                      continues a text\n"
-                           "  version                             prints versions and what this build can do\n"
-                           "  help [COMMAND]                      prints this, or the options of a command\n";
+const char plait_usage[] =
+    "usage: plait COMMAND\n"
+    "  " TRAIN "        trains; under mpiexec on its ranks, else on one\n"
+    "  " CONFIG "\n"
+    "                                      prints every value, where it came from, and the "
+    "parameters\n"
+    "  " PLAN "\n"
+    "                                      what each rank would hold, send and take, and whether it fits\n"
+    "  " COMPARE "\n"
+    "                                      the same model in every way to share it, side by side\n"
+    "  " DIFF "                    compares metrics, weights or hashes of two runs\n"
+    "  " GENERATE "\n"
+    "                                      continues a text\n"
+    "  " BENCH "\n"
+    "                                      measures this machine, for plans of runs\n"
+    "  version                             prints versions and what this build can do\n"
+    "  help [COMMAND]                      prints this, or the options of a command\n";
 
 const char plait_usage_train[] = "usage: plait " TRAIN "\n"
                                  "Trains what CONFIG describes; under mpiexec on its ranks, else on one.\n" KEYS HELP;
@@ -43,6 +53,34 @@ const char plait_usage_diff[] =
     "  weights          names, types, shapes and elements; not the metadata\n"
     "  tensor hashes    of each slice of each result its hash; not the rank that computed it\n" HELP;
 
+const char plait_usage_plan[] =
+    "usage: plait " PLAN "\n"
+    "Prints what each rank of a run would hold, by category, and what a step would send, without running it; with a\n"
+    "machine also how long a step would take. Where it does not fit, what would help is planned too.\n" KEYS
+    "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
+    "  --device-memory SIZE\n"
+    "                   of each rank, such as 80GiB: device.memory_limit\n"
+    "  --machine FILE   how fast it is: from plait bench, or one of configs/machines\n"
+    "  --estimator deepspeed\n"
+    "                   what DeepSpeed's estimator says of the largest rank beside it (ZeRO-2 and 3)\n"
+    "  --json           as one JSON object\n"
+    "  --html FILE      also as a page with drawings: one file, which needs nothing else\n" HELP;
+
+const char plait_usage_compare[] =
+    "usage: plait " COMPARE "\n"
+    "Plans the model of CONFIG, with its global batch, in every way that so many ranks allow: tensor, pipeline and "
+    "data\n"
+    "parallelism, ZeRO stages, and products of them; prints memory, communication and time of each, and what is\n"
+    "smallest, what is fastest and why. Those that are not possible are listed with the reason.\n" KEYS
+    "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
+    "  --machine FILE   predicts times: from plait bench, or one of configs/machines\n"
+    "  --measure        runs each for a few steps under mpiexec on this machine\n"
+    "  --steps N        so many (7); times are the median of all but the first two\n"
+    "  --limit S        seconds for each run (600); what takes longer is ended and said\n"
+    "  --mpiexec CMD    what starts them (mpiexec)\n"
+    "  --json FILE      writes all of it as one JSON object\n"
+    "  --html FILE      writes it as a page with drawings: one file, which needs nothing else\n" HELP;
+
 const char plait_usage_generate[] =
     "usage: plait " GENERATE "\n"
     "Continues a text with the model of CONFIG; without mpiexec on one rank, whatever grid CONFIG asks for.\n"
@@ -50,6 +88,14 @@ const char plait_usage_generate[] =
     "  --bytes N        at most so many bytes\n"
     "  --temperature T  0: always the likeliest byte; default 0.8\n"
     "  --seed S         of what is drawn; default 1\n" KEYS HELP;
+
+const char plait_usage_bench[] =
+    "usage: plait " BENCH "\n"
+    "Measures how fast this machine computes, with all of its cores in one rank; under mpiexec with its ranks at the\n"
+    "same time, and how fast these talk to each other. Some minutes a type.\n"
+    "  --machine FILE   where to: what it has from runs with other ranks or types stays\n"
+    "  --dtypes LIST    types to compute in; default fp32,bf16,fp16\n"
+    "  --quick          few points and little time: to try it, not to plan with\n" HELP;
 
 const char plait_usage_version[] = "usage: plait version\n"
                                    "Prints versions and what this build can do.\n" HELP;

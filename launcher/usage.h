@@ -10,7 +10,7 @@
 PLAIT_BEGIN_DECLS
 
 extern const char plait_usage[], plait_usage_train[], plait_usage_config[], plait_usage_diff[], plait_usage_generate[],
-    plait_usage_version[];
+    plait_usage_plan[], plait_usage_compare[], plait_usage_bench[], plait_usage_version[];
 
 /* The whole text as a decimal number in [low, high], low at least 0; NULL: nothing stands behind the option. Nothing is
  * rounded or cut: PLAIT_USAGE says what was expected. */

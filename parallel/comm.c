@@ -411,6 +411,28 @@ static void add_task(plait_comm *c, plait_request *req, const plait_comm_op *op)
     append(&c->collectives, t);
 }
 
+/* One is there: the caller has looked. */
+static plait_request *take_request(plait_comm *c, plait_comm_kind kind)
+{
+    plait_request *req = pool.free_requests;
+    pool.free_requests = req->next_free;
+    *req = (plait_request){.comm = c, .kind = kind};
+    return req;
+}
+
+static plait_status start_planned(plait_comm *c, const plait_comm_op *ops, int n, plait_request **out)
+{
+    bool heard;
+    if (!pool.free_requests)
+        PLAIT_FAIL(INTERNAL, "group %s: %d operations more, with %d requests open", c->name, n, MAX_REQUESTS);
+    const int number = plait_comm_plan_start(c, ops, n, &heard);
+    if (!heard)
+        return PLAIT_OK;
+    *out = take_request(c, ops[0].kind);
+    (*out)->planned = number;
+    return PLAIT_OK;
+}
+
 plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, const plait_exec *after,
                               plait_request **out)
 {
@@ -424,17 +446,14 @@ plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, co
                    MAX_TASKS - pool.num_free_tasks, MAX_TASKS);
     for (int i = 0; i < n; i++)
         count_traffic(c, &ops[i]);
-    if (local) {
-        for (int i = 0; i < n && c->path == PLAIT_COMM_PATH_SELF; i++)
-            PLAIT_TRY(plait_comm_self_run(&ops[i]));
-        return PLAIT_OK;
-    }
-    if (n == 0)
+    for (int i = 0; i < n && c->path == PLAIT_COMM_PATH_SELF; i++)
+        PLAIT_TRY(plait_comm_self_run(&ops[i]));
+    if (c->path == PLAIT_COMM_PATH_PLAN)
+        return start_planned(c, ops, n, out);
+    if (local || n == 0)
         return PLAIT_OK;
 
-    plait_request *req = pool.free_requests;
-    pool.free_requests = req->next_free;
-    *req = (plait_request){.comm = c, .kind = ops[0].kind};
+    plait_request *req = take_request(c, ops[0].kind);
     for (int i = 0; i < n; i++)
         add_task(c, req, &ops[i]);
     *out = req;
@@ -580,6 +599,8 @@ plait_status plait_request_wait(plait_request **req, const plait_exec *before)
                        late[0] ? late : "the ranks that come after this one");
         }
     }
+    if (c->path == PLAIT_COMM_PATH_PLAN)
+        plait_comm_plan_wait(r->planned);
     r->next_free = pool.free_requests;
     pool.free_requests = r;
     *req = NULL;

@@ -161,6 +161,16 @@ PLAIT_MUST_USE plait_status plait_groups_create(plait_world *w, const plait_topo
 PLAIT_MUST_USE plait_status plait_groups_create_plan(const plait_topology *topo, plait_groups *out);
 void plait_groups_destroy(plait_groups *g);
 
+/* Who hears what groups of a plan do, in this thread: the groups of one say nothing. `request` is the number of the
+ * start, from 0. */
+typedef struct plait_comm_listener {
+    void *self;
+    void (*start)(void *self, const plait_comm *c, const plait_comm_op *ops, int n, int request);
+    void (*wait)(void *self, int request);
+} plait_comm_listener;
+/* Borrowed, until the next call; NULL: nobody. */
+void plait_comm_plan_listen(const plait_comm_listener *listener);
+
 /* Binds the process's threads to cores [local_rank * threads, ...) when local_size * threads = cores and local_size
  * > 1. */
 void plait_bind_cores(int local_rank, int local_size, int threads);

@@ -63,7 +63,8 @@ struct plait_request {
     plait_comm *comm;
     plait_comm_kind kind; /* of its first task, and the bytes of all: for the message when it is late */
     int64_t bytes;
-    int open; /* unfinished tasks */
+    int open;    /* unfinished tasks */
+    int planned; /* of a plan: the number of its start */
     plait_request *next_free;
 };
 
@@ -124,6 +125,12 @@ size_t plait_comm_staged_size(const plait_comm_op *op);
 /* ---- comm_self.c ---- */
 
 PLAIT_MUST_USE plait_status plait_comm_self_run(const plait_comm_op *op);
+
+/* ---- comm_plan.c ---- */
+
+/* Tells the listener; *heard: there is one, and the request has a number of its own. */
+int plait_comm_plan_start(const plait_comm *c, const plait_comm_op *ops, int n, bool *heard);
+void plait_comm_plan_wait(int request);
 
 /* ---- comm_message.c ---- */
 

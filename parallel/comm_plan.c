@@ -1,7 +1,31 @@
-/* Groups of ranks that do not exist: operations are checked and counted, no memory is touched. */
+/* Groups of ranks that do not exist: operations are checked, counted and told of, no memory is touched. */
 #include "parallel/comm_impl.h"
 
 #include <stdlib.h>
+
+static _Thread_local const plait_comm_listener *ear;
+static _Thread_local int starts;
+
+void plait_comm_plan_listen(const plait_comm_listener *listener)
+{
+    ear = listener;
+    starts = 0;
+}
+
+int plait_comm_plan_start(const plait_comm *c, const plait_comm_op *ops, int n, bool *heard)
+{
+    *heard = ear && n > 0 && c->size > 1;
+    if (!*heard)
+        return -1;
+    ear->start(ear->self, c, ops, n, starts);
+    return starts++;
+}
+
+void plait_comm_plan_wait(int request)
+{
+    if (ear)
+        ear->wait(ear->self, request);
+}
 
 static plait_status make(const plait_topology *topo, plait_group kind, const char *name, int *ranks, plait_comm **out)
 {

@@ -31,7 +31,7 @@ static plait_status allocate(plait_engine *e)
 }
 
 /* Schedules, parameters and layout: arithmetic. */
-static plait_status plan(plait_engine *e, const plait_engine_options *o)
+plait_status plait_engine_plan(plait_engine *e, const plait_engine_options *o)
 {
     PLAIT_TRY(plait_schedule_set_init(&e->schedules, o->cfg, &e->topo, &o->shape));
     PLAIT_TRY(o->model->params(o->cfg, &e->topo, &e->list));
@@ -66,7 +66,7 @@ static plait_status reserve_staging(plait_engine *e, const plait_world *world)
     return PLAIT_OK;
 }
 
-static plait_status build(plait_engine *e, const plait_engine_options *o, const plait_kernels *kernels)
+plait_status plait_engine_build(plait_engine *e, const plait_engine_options *o, const plait_kernels *kernels)
 {
     PLAIT_TRY(plait_parts_build(&e->parts, kernels, o->cfg, &e->topo, &e->groups, o->model, &e->list, &e->schedules,
                                 &o->shape));
@@ -92,28 +92,36 @@ static plait_status same_kernels(plait_world *world, const plait_kernels *kernel
     return plait_comm_agree(world->comm, st);
 }
 
+plait_engine *plait_engine_alloc(const plait_engine_options *o)
+{
+    plait_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->cfg = o->cfg;
+    e->model = o->model;
+    e->shape = o->shape;
+    e->schedules.eval = e->schedules.logits = -1;
+    e->scaler = plait_loss_scaler_of(o->cfg);
+    return e;
+}
+
 plait_status plait_engine_create(plait_world *world, const plait_engine_options *o, plait_engine **out)
 {
     plait_status st = PLAIT_OK;
     const plait_config *cfg = o->cfg;
     const plait_kernels *kernels;
-    plait_engine *e = calloc(1, sizeof *e);
+    plait_engine *e = plait_engine_alloc(o);
     if (!e)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of the engine");
-    e->cfg = cfg;
-    e->model = o->model;
-    e->shape = o->shape;
-    e->schedules.eval = e->schedules.logits = -1;
-    e->scaler = plait_loss_scaler_of(cfg);
     PLAIT_TRY_TO(fail, st,
                  plait_comm_agree(world->comm, plait_kernels_find(cfg->device.kernels, cfg->device.isa,
                                                                   cfg->precision.dtype, &kernels)));
     PLAIT_TRY_TO(fail, st, same_kernels(world, kernels));
     PLAIT_TRY_TO(fail, st, plait_topology_of(cfg, world->size, world->rank, &e->topo));
     PLAIT_TRY_TO(fail, st, plait_groups_create(world, &e->topo, &e->groups));
-    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plan(e, o)));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plait_engine_plan(e, o)));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, allocate(e)));
-    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, build(e, o, kernels)));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plait_engine_build(e, o, kernels)));
     plait_comm_set_exec(&e->parts.ex);
     PLAIT_TRY_TO(fail, st, reserve_staging(e, world));
     *out = e;
@@ -136,6 +144,7 @@ void plait_engine_destroy(plait_engine *e)
     plait_schedule_set_deinit(&e->schedules);
     plait_param_list_deinit(&e->list);
     plait_groups_destroy(&e->groups);
+    free(e->dry_memory);
     free(e);
 }
 
@@ -150,6 +159,11 @@ static plait_status initial_values(void *self, const plait_param *p, int64_t beg
 plait_status plait_engine_init_weights(plait_engine *e)
 {
     return plait_zero_fill(e->parts.zero, initial_values, e);
+}
+
+void plait_engine_observe(plait_engine *e, const plait_pipeline_observer *observer)
+{
+    e->observer = observer;
 }
 
 /* ---- to look at ---- */

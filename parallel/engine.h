@@ -23,6 +23,11 @@ typedef struct plait_engine_options {
 /* Collective over the world. PLAIT_OUT_OF_MEMORY before anything is allocated when the plan exceeds
  * device.memory_limit. Parameters are undefined until plait_engine_init_weights or a weight file fills them. */
 PLAIT_MUST_USE plait_status plait_engine_create(plait_world *world, const plait_engine_options *o, plait_engine **out);
+/* The engine of a rank that does not exist: counting arenas, groups that only tell (plait_comm_plan_listen), kernels
+ * that compute nothing (plait_plan_listen). It runs plait_engine_train_step as it is; losses and norms are 0. Debugging
+ * output (debug.tensor_hashes) is planned for and not run. cfg: resolved for `world` ranks. Not collective. */
+PLAIT_MUST_USE plait_status plait_engine_create_dry(const plait_engine_options *o, int world, int rank,
+                                                    plait_engine **out);
 void plait_engine_destroy(plait_engine *e);
 
 /* Initial values from train.seed, the same model for every topology. */
@@ -51,6 +56,9 @@ PLAIT_MUST_USE plait_status plait_engine_evaluate(plait_engine *e, double *loss)
 /* Logits (vocab_size doubles, on every rank) of position `t` of the first sample of micro-batch 0. Engines with
  * shape.logits. */
 PLAIT_MUST_USE plait_status plait_engine_logits(plait_engine *e, int64_t t, double *out);
+
+/* Tells `observer` of the forwards and backwards of training steps from now on; NULL: nobody. Borrowed. */
+void plait_engine_observe(plait_engine *e, const plait_pipeline_observer *observer);
 
 /* Updates applied so far: the optimizer's t and the schedule's clock. */
 int64_t plait_engine_updates(const plait_engine *e);

@@ -61,10 +61,19 @@ struct plait_engine {
     plait_loss_scaler scaler;
     int64_t updates;
     plait_traffic traffic[PLAIT_GROUPS];
+    const plait_pipeline_observer *observer; /* of training steps; NULL: nobody */
+    void *dry_memory;                        /* of an engine that is dry: what the host reads and writes in a step */
 };
 
 /* What the world adds up at the end of a step, and in exact mode besides: the squared norm in limbs, found-inf. */
 enum { PLAIT_STEP_LOSS, PLAIT_STEP_SQUARES, PLAIT_STEP_FOUND_INF, PLAIT_STEP_SUMS };
 enum { PLAIT_STEP_LIMBS = 5 };
+
+/* The parts of the creation that a dry engine has too: schedules, parameters and layout; then the parts over the arenas
+ * that are there. */
+plait_status plait_engine_plan(plait_engine *e, const plait_engine_options *o);
+plait_status plait_engine_build(plait_engine *e, const plait_engine_options *o, const plait_kernels *kernels);
+/* The record of an engine of which nothing is there yet; plait_engine_destroy. NULL: no memory. */
+plait_engine *plait_engine_alloc(const plait_engine_options *o);
 
 #endif

@@ -64,6 +64,7 @@ static plait_status run(plait_engine *e, int schedule, plait_mode mode, uint32_t
                              .loss = is_exact(e) ? e->parts.losses + (int64_t)e->topo.d * micros : &s->loss,
                              .loss_stride = is_exact(e),
                              .hashes = mode == PLAIT_MODE_TRAIN ? e->parts.hashes : NULL,
+                             .observer = mode == PLAIT_MODE_TRAIN ? e->observer : NULL,
                              .batches = e->batches,
                              .logits = e->parts.logits};
     return plait_pipeline_run(e->parts.pipeline, &p);

@@ -177,8 +177,25 @@ void plait_parts_deinit(plait_parts *p)
 
 /* ---- the dry pass ---- */
 
+const char *plait_step_part_name(plait_step_part part)
+{
+    static const char *const names[] = {"all of the step", "forward", "backward", "update"};
+    return names[part];
+}
+
+/* Notes the part that has just run, if workspace has never been as high. */
+static void note_workspace(plait_layout *l, const plait_parts *p, plait_step_part part, int chunk, size_t *highest)
+{
+    const size_t now = plait_arena_high_water(p->arena[PLAIT_MEM_WORK]);
+    if (now <= *highest)
+        return;
+    *highest = now;
+    l->workspace_part = part;
+    l->workspace_chunk = chunk;
+}
+
 /* Runs forward and backward of one chunk where nothing is computed, and writes down their acquires. */
-static plait_status dry_chunk(plait_layout *l, plait_parts *p, int chunk, const plait_run_shape *shape)
+static plait_status dry_chunk(plait_layout *l, plait_parts *p, int chunk, const plait_run_shape *shape, size_t *highest)
 {
     void *border = p->tokens; /* any address: nothing is followed */
     plait_call call = {.chunk = chunk,
@@ -189,9 +206,11 @@ static plait_status dry_chunk(plait_layout *l, plait_parts *p, int chunk, const 
                        .ex = &p->ex};
     plait_zero_record(p->zero, &l->forward[chunk]);
     PLAIT_TRY(p->stage.ops->forward(p->stage.self, &call, border, border));
+    note_workspace(l, p, PLAIT_PART_FORWARD, chunk, highest);
     plait_zero_record(p->zero, &l->backward[chunk]);
     if (!shape->logits)
         PLAIT_TRY(p->stage.ops->backward(p->stage.self, &call, border, border, border));
+    note_workspace(l, p, PLAIT_PART_BACKWARD, chunk, highest);
     plait_zero_record(p->zero, NULL);
     return PLAIT_OK;
 }
@@ -201,11 +220,13 @@ static plait_status dry_step(plait_layout *l, plait_parts *p, const plait_config
                              const plait_schedule_set *schedules, const plait_run_shape *shape)
 {
     const plait_dtype acc = plait_dtype_acc(cfg->precision.dtype);
+    size_t highest = 0;
     PLAIT_TRY(plait_zero_begin(p->zero, NULL, !shape->logits, 1, 1.0));
+    note_workspace(l, p, PLAIT_PART_ALWAYS, 0, &highest);
     /* Backward of the last chunk comes first, as in a run; the order of chunks does not change what each one asks for.
      */
     for (int chunk = l->num_chunks - 1; chunk >= 0; chunk--)
-        PLAIT_TRY(dry_chunk(l, p, chunk, shape));
+        PLAIT_TRY(dry_chunk(l, p, chunk, shape, &highest));
     if (shape->logits) {
         void *row = p->logits_row;
         plait_comm_op op = plait_comm_make(PLAIT_COMM_BROADCAST, row, row, cfg->model.padded_vocab_size, acc);
@@ -216,6 +237,7 @@ static plait_status dry_step(plait_layout *l, plait_parts *p, const plait_config
     PLAIT_TRY(plait_zero_reduce_rest(p->zero));
     plait_update u = {.t = 1};
     PLAIT_TRY(plait_zero_update(p->zero, &u));
+    note_workspace(l, p, PLAIT_PART_UPDATE, 0, &highest);
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->scalars, p->scalars, PLAIT_STEP_SUMS, PLAIT_FP64);
     PLAIT_TRY(plait_comm_run(groups->world, &op, &p->ex));
     if (p->losses) {

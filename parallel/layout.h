@@ -32,10 +32,22 @@ void plait_schedule_set_deinit(plait_schedule_set *s);
 /* The training schedule with that number of micro-batches. */
 int plait_schedule_set_train(const plait_schedule_set *s, int micros);
 
+/* Which part of a step needs most of an arena that it shares with the others. */
+typedef enum plait_step_part {
+    PLAIT_PART_ALWAYS,
+    PLAIT_PART_FORWARD,
+    PLAIT_PART_BACKWARD,
+    PLAIT_PART_UPDATE
+} plait_step_part;
+/* "all of the step", "forward", "backward", "update" */
+const char *plait_step_part_name(plait_step_part part);
+
 typedef struct plait_layout {
-    size_t bytes[PLAIT_MEM_KINDS]; /* of the device arenas */
-    size_t staging;                /* of communication, beside the arenas */
-    size_t largest[PLAIT_GROUPS];  /* staged bytes of the largest collective; the pipeline only passes messages */
+    size_t bytes[PLAIT_MEM_KINDS];  /* of the device arenas */
+    size_t staging;                 /* of communication, beside the arenas */
+    size_t largest[PLAIT_GROUPS];   /* staged bytes of the largest collective; the pipeline only passes messages */
+    plait_step_part workspace_part; /* that takes workspace to its highest; of which chunk */
+    int workspace_chunk;
     plait_zero_order *forward, *backward; /* [chunks]: acquires of one chunk's forward and backward */
     int num_chunks;
 } plait_layout;

@@ -304,11 +304,10 @@ static plait_status wait_for(plait_pipeline *p, const program *g, int position)
     return PLAIT_OK;
 }
 
-static plait_status compute(plait_pipeline *p, const program *g, int position, const plait_pipeline_step *step)
+/* A forward or backward whose input is there and whose output buffer is free. */
+static plait_status run_act(plait_pipeline *p, const program *g, int position, const plait_pipeline_step *step)
 {
     plait_act a = g->s->acts[position];
-    PLAIT_TRY(wait_for(p, g, g->links[position].recv));
-    PLAIT_TRY(wait_for(p, g, g->links[position].reuse));
     const plait_call call = {.chunk = a.chunk,
                              .micro = a.micro,
                              .slot = g->body[plait_schedule_id(g->s, a)],
@@ -334,6 +333,19 @@ static plait_status compute(plait_pipeline *p, const program *g, int position, c
     PLAIT_TRY(ops->forward(p->stage.self, &call, x, out));
     if (g->s->forward_only)
         p->in_flight--;
+    return PLAIT_OK;
+}
+
+static plait_status compute(plait_pipeline *p, const program *g, int position, const plait_pipeline_step *step)
+{
+    const plait_pipeline_observer *o = step->observer;
+    PLAIT_TRY(wait_for(p, g, g->links[position].recv));
+    PLAIT_TRY(wait_for(p, g, g->links[position].reuse));
+    if (o)
+        o->act(o->self, g->s->acts[position], true);
+    PLAIT_TRY(run_act(p, g, position, step));
+    if (o)
+        o->act(o->self, g->s->acts[position], false);
     return PLAIT_OK;
 }
 

@@ -34,6 +34,12 @@ PLAIT_MUST_USE plait_status plait_pipeline_create(const plait_pipeline_options *
                                                   plait_arena *comms, plait_pipeline **out);
 void plait_pipeline_destroy(plait_pipeline *p);
 
+/* Told when a forward or backward begins, its input being there, and when it has ended. */
+typedef struct plait_pipeline_observer {
+    void *self;
+    void (*act)(void *self, plait_act act, bool begins);
+} plait_pipeline_observer;
+
 typedef struct plait_pipeline_step {
     const plait_schedule *schedule; /* one of those given at creation */
     plait_mode mode;
@@ -44,6 +50,7 @@ typedef struct plait_pipeline_step {
     void *logits;                     /* LOGITS mode (a schedule of one micro-batch), last stage: where it writes */
     int loss_stride;                  /* doubles from one micro-batch's loss to the next; 0: all are added in one */
     struct plait_hashes *hashes;      /* where results are recorded; NULL: nowhere */
+    const plait_pipeline_observer *observer; /* NULL: nobody */
 } plait_pipeline_step;
 
 /* Runs all actions and waits for all messages. A FWD or BWD waits for the message that brings its input, and for the

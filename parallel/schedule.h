@@ -73,7 +73,7 @@ int plait_schedule_colour(const plait_schedule *s, plait_segment segment, int *s
 #define PLAIT_NO_OFFSET  SIZE_MAX
 /* The same for chunks of different sizes: byte offsets into one pool, first fit by first use. offset_of as slot_of; a
  * segment that does not exist gets PLAIT_NO_OFFSET. bytes_of_chunk: [chunks], rounded up to PLAIT_SLOT_ALIGN. *pool:
- * the pool's bytes; with equal sizes that is slots * size, the smallest possible. */
+ * the pool's bytes, at most slots * the largest size; with equal sizes that is the smallest possible. */
 PLAIT_MUST_USE plait_status plait_schedule_pack(const plait_schedule *s, plait_segment segment,
                                                 const size_t *bytes_of_chunk, size_t *offset_of, size_t *pool);
 

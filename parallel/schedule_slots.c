@@ -33,6 +33,33 @@ int plait_schedule_colour(const plait_schedule *s, plait_segment segment, int *s
     return slots;
 }
 
+/* First fit of each with its own size, or all with that of the largest, whichever takes less: chunks of almost the same
+ * size leave gaps that are a little too small for each other. */
+static plait_status pack_either_way(plait_interval *at, int n, size_t *pool)
+{
+    plait_status st = PLAIT_OK;
+    size_t largest = 0, even;
+    plait_interval *same = calloc((size_t)n + 1, sizeof *same);
+    if (!same)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory to place %d pipeline slots", n);
+    for (int i = 0; i < n; i++)
+        largest = at[i].bytes > largest ? at[i].bytes : largest;
+    for (int i = 0; i < n; i++) {
+        same[i] = at[i];
+        same[i].bytes = largest;
+    }
+    PLAIT_TRY_TO(done, st, plait_pack(at, n, pool));
+    PLAIT_TRY_TO(done, st, plait_pack(same, n, &even));
+    if (even < *pool) {
+        *pool = even;
+        for (int i = 0; i < n; i++)
+            at[i].offset = same[i].offset;
+    }
+done:
+    free(same);
+    return st;
+}
+
 plait_status plait_schedule_pack(const plait_schedule *s, plait_segment segment, const size_t *bytes_of_chunk,
                                  size_t *offset_of, size_t *pool)
 {
@@ -58,7 +85,7 @@ plait_status plait_schedule_pack(const plait_schedule *s, plait_segment segment,
         if (a.kind == last && place[id] >= 0)
             at[place[id]].last = i;
     }
-    PLAIT_TRY_TO(done, st, plait_pack(at, n, pool));
+    PLAIT_TRY_TO(done, st, pack_either_way(at, n, pool));
     for (int id = 0; id < ids; id++)
         offset_of[id] = place[id] < 0 ? PLAIT_NO_OFFSET : at[place[id]].offset;
 done:

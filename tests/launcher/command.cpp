@@ -229,6 +229,10 @@ Outcome Command::wait()
     }
     outcome_.seconds = now() - started_;
     outcome_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const auto seconds = [](const timeval &t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    outcome_.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     outcome_.peak_bytes = SANITIZED ? 0 : usage.ru_maxrss * INT64_C(1024);
     pid_ = -1;
     for (double until = now() + 2; now() < until && pump(until);)

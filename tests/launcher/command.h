@@ -17,6 +17,7 @@ struct Outcome {
     int code = -1; /* exit code; 128 + number for a signal */
     bool timed_out = false;
     double seconds = 0;
+    double cpu_seconds = 0; /* that the process itself computed, on all cores */
     int64_t peak_bytes = 0; /* most resident memory of the process itself; 0 under a sanitizer, which has its own */
     std::string out, err;   /* on a terminal both are in out */
     std::vector<std::string> left; /* processes that were there a moment after the end, by name */

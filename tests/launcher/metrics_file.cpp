@@ -123,7 +123,7 @@ void read_end(Object &o, const std::string &where, Metrics &m)
     json_array_foreach(o.field("resident"), i, row)
     {
         Object r(row, where + ", resident " + std::to_string(i));
-        m.resident.push_back({r.integer("rank"), r.integer("before"), r.integer("peak")});
+        m.resident.push_back({r.integer("rank"), r.integer("before"), r.integer("peak"), r.integer("others")});
     }
     m.fingerprint = o.text("fingerprint");
     EXPECT_TRUE(m.fingerprint.size() == 16 && m.fingerprint.find_first_not_of("0123456789abcdef") == std::string::npos)

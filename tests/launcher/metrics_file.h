@@ -30,7 +30,7 @@ struct TrafficRow {
     int64_t calls, bytes;
 };
 struct ResidentRow {
-    int64_t rank, before, peak;
+    int64_t rank, before, peak, others;
 };
 struct Metrics {
     std::vector<StepLine> steps;

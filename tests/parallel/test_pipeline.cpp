@@ -82,7 +82,7 @@ struct Trainer {
         stage.calls.clear();
         std::fill(stage.da.begin(), stage.da.end(), 0.0);
         std::fill(stage.db.begin(), stage.db.end(), 0.0);
-        return {s, mode, step, 2.0, &loss, batches.data(), nullptr, 0, nullptr};
+        return {s, mode, step, 2.0, &loss, batches.data(), nullptr, 0, nullptr, nullptr};
     }
 
     /* Runs a step and compares all that it leaves behind with the closed form. */

@@ -72,7 +72,8 @@ TEST(ScheduleSlots, NoTwoThatLiveAtOnceShareOneAndThereAreNoMoreThanNeeded)
 
 TEST(ScheduleSlots, RangesInThePoolDoNotOverlapAndEqualOnesTakeNoMoreThanNeeded)
 {
-    const std::vector<size_t> kinds[] = {{100, 100, 100, 100}, {64, 1000, 0, 320}, {5000, 1, 65, 700}};
+    const std::vector<size_t> kinds[] = {
+        {100, 100, 100, 100}, {64, 1000, 0, 320}, {5000, 1, 65, 700}, {1024, 960, 960, 960}};
     for (const Shape &g : grid())
         for (const auto &bytes : kinds) {
             SCOPED_TRACE(text_of(g) + " first chunk of " + std::to_string(bytes[0]));
@@ -89,6 +90,9 @@ TEST(ScheduleSlots, RangesInThePoolDoNotOverlapAndEqualOnesTakeNoMoreThanNeeded)
                     ASSERT_EQ(plait_schedule_pack(&s, segment, bytes.data(), at.data(), &pool), PLAIT_OK);
                     size_t peak = peak_of(s, lives, rounded);
                     EXPECT_GE(pool, peak);
+                    std::vector<int> slot_of(lives.size());
+                    EXPECT_LE(pool, size_t(plait_schedule_colour(&s, segment, slot_of.data())) *
+                                        *std::max_element(rounded.begin(), rounded.begin() + s.chunks));
                     if (bytes[0] == 100 || s.chunks == 1) {
                         EXPECT_EQ(pool, peak);
                     }

@@ -1,6 +1,8 @@
-#include "core/config_impl.h"
+#include "core/yaml.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -267,7 +269,7 @@ static bool build_stream(builder *b)
         case YAML_DOCUMENT_START_EVENT:
             if (b->doc->root >= 0)
                 ok = fail_at(b->doc, line_of(ev.start_mark), column_of(ev.start_mark),
-                             "a second document begins: a configuration is a single one");
+                             "a second document begins: a file here is a single one");
             break;
         default:
             b->doc->root = build_node(b, &ev, 0);
@@ -278,6 +280,27 @@ static bool build_stream(builder *b)
             return false;
     }
     return true;
+}
+
+plait_status plait_yaml_read(const char *path, char **out, size_t *len)
+{
+    plait_status st = PLAIT_OK;
+    char *text = NULL;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        PLAIT_FAIL(IO, "open %s: %s", path, strerror(errno));
+    text = (char *)malloc(PLAIT_YAML_MAX_BYTES + 1);
+    if (!text)
+        PLAIT_FAIL_TO(done, st, OUT_OF_MEMORY, "%d bytes for the text of %s", PLAIT_YAML_MAX_BYTES + 1, path);
+    *len = fread(text, 1, PLAIT_YAML_MAX_BYTES + 1, f);
+    if (ferror(f))
+        PLAIT_FAIL_TO(done, st, IO, "read %s: %s", path, strerror(errno));
+    *out = text;
+    text = NULL;
+done:
+    free(text);
+    fclose(f);
+    return st;
 }
 
 bool plait_yaml_parse(plait_yaml *doc, const char *text, size_t len)

@@ -1,0 +1,110 @@
+/* plait compare: one model in every way that a number of ranks allows, planned and, if asked, run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "launcher/commands.h"
+#include "launcher/compare_html.h"
+#include "launcher/compare_print.h"
+#include "launcher/machine_file.h"
+#include "launcher/measure.h"
+#include "launcher/options.h"
+#include "launcher/stop.h"
+#include "launcher/usage.h"
+
+typedef struct options {
+    const char **words; /* the file, then overrides */
+    int num_words;
+    int64_t ranks; /* 0: what the file says */
+    int64_t steps;
+    const char *machine, *json, *html; /* NULL: none */
+    bool measure;
+    plait_measure_options run;
+} options;
+
+static plait_status parse(int argc, char **argv, options *o)
+{
+    *o = (options){
+        .words = calloc((size_t)argc, sizeof *o->words), .steps = 7, .run = {.mpiexec = "mpiexec", .limit = 600}};
+    const plait_option table[] = {
+        {"--ranks", PLAIT_OPTION_WHOLE, &o->ranks, 1, 1 << 16},
+        {"--machine", PLAIT_OPTION_TEXT, &o->machine, 0, 0},
+        {"--measure", PLAIT_OPTION_FLAG, &o->measure, 0, 0},
+        {"--steps", PLAIT_OPTION_WHOLE, &o->steps, 3, 100000},
+        {"--limit", PLAIT_OPTION_NUMBER, &o->run.limit, 1, 1e6},
+        {"--mpiexec", PLAIT_OPTION_TEXT, &o->run.mpiexec, 0, 0},
+        {"--json", PLAIT_OPTION_TEXT, &o->json, 0, 0},
+        {"--html", PLAIT_OPTION_TEXT, &o->html, 0, 0},
+    };
+    if (!o->words)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
+    PLAIT_TRY(plait_options_parse(table, sizeof table / sizeof *table, plait_usage_compare, argc, argv, o->words,
+                                  &o->num_words));
+    if (o->num_words == 0)
+        PLAIT_FAIL(USAGE, "%s", plait_usage_compare);
+    o->run.steps = (int)o->steps;
+    return PLAIT_OK;
+}
+
+static plait_status measure(plait_variants *v, const plait_plan_request *request, const options *o)
+{
+    int num = 0;
+    plait_stop_install();
+    for (int i = 0; i < v->num; i++) {
+        plait_variant *one = &v->all[i];
+        if (!one->legal)
+            continue;
+        fprintf(stderr, "plait: measuring %d of %d: %s\n", ++num, v->num - v->num_illegal, one->name);
+        PLAIT_TRY(plait_measure(one, request, v->ranks, &o->run));
+    }
+    return PLAIT_OK;
+}
+
+static void print_json(const void *self, FILE *out)
+{
+    plait_compare_print_json(self, out);
+}
+
+static plait_status compare(const options *o)
+{
+    plait_status st = PLAIT_OK;
+    plait_machine machine = {0};
+    plait_variants v = {0};
+    if (o->json)
+        PLAIT_TRY(plait_file_check_writable(o->json));
+    if (o->html)
+        PLAIT_TRY(plait_file_check_writable(o->html));
+    if (o->machine)
+        PLAIT_TRY(plait_machine_read(o->machine, &machine));
+    const plait_plan_request request = {.path = o->words[0],
+                                        .overrides = o->words + 1,
+                                        .num_overrides = o->num_words - 1,
+                                        .ranks = (int)o->ranks,
+                                        .machine = o->machine ? &machine : NULL};
+    PLAIT_TRY_TO(done, st, plait_variants_init(&v, &request, isatty(STDERR_FILENO) ? stderr : NULL));
+    if (o->measure)
+        PLAIT_TRY_TO(done, st, measure(&v, &request, o));
+    plait_compare_print(&v, stdout);
+    if (o->json)
+        PLAIT_TRY_TO(done, st, plait_file_write_text(o->json, print_json, &v));
+    if (o->html)
+        PLAIT_TRY_TO(done, st, plait_compare_html_write(&v, o->words[0], o->html));
+done:
+    plait_variants_deinit(&v);
+    plait_machine_deinit(&machine);
+    return st;
+}
+
+plait_status plait_command_compare(plait_world *world, int argc, char **argv)
+{
+    options o;
+    plait_status st = parse(argc, argv, &o);
+    if (st == PLAIT_OK && world->size > 1)
+        st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__,
+                             "plait compare starts its runs itself: it is not to be started under mpiexec");
+    if (st == PLAIT_OK)
+        st = compare(&o);
+    free(o.words);
+    return plait_comm_agree(world->comm, st);
+}

@@ -1,0 +1,47 @@
+#include "launcher/options.h"
+
+#include <string.h>
+
+#include "launcher/usage.h"
+
+static const plait_option *find(const plait_option *options, int num, const char *name)
+{
+    for (int i = 0; i < num; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static plait_status set(const plait_option *o, const char *value)
+{
+    if (o->kind == PLAIT_OPTION_WHOLE)
+        return plait_option_whole(o->name, value, (int64_t)o->low, (int64_t)o->high, o->out);
+    if (o->kind == PLAIT_OPTION_NUMBER)
+        return plait_option_number(o->name, value, o->low, o->high, o->out);
+    if (!value || !*value)
+        PLAIT_FAIL(USAGE, "%s: a value is missing", o->name);
+    memcpy(o->out, &value, sizeof value);
+    return PLAIT_OK;
+}
+
+plait_status plait_options_parse(const plait_option *options, int num_options, const char *usage, int argc, char **argv,
+                                 const char **words, int *num_words)
+{
+    *num_words = 0;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            words[(*num_words)++] = argv[i];
+            continue;
+        }
+        const plait_option *o = find(options, num_options, argv[i]);
+        if (!o)
+            PLAIT_FAIL(USAGE, "plait %s: unknown option %s\n%s", argv[0], argv[i], usage);
+        if (o->kind == PLAIT_OPTION_FLAG) {
+            *(bool *)o->out = true;
+            continue;
+        }
+        i++;
+        PLAIT_TRY(set(o, i < argc ? argv[i] : NULL));
+    }
+    return PLAIT_OK;
+}

@@ -1,0 +1,33 @@
+/* launcher/options.h: the arguments of a command: options of a table, and words.
+ */
+#ifndef PLAIT_LAUNCHER_OPTIONS_H
+#define PLAIT_LAUNCHER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+PLAIT_BEGIN_DECLS
+
+typedef enum plait_option_kind {
+    PLAIT_OPTION_FLAG,  /* bool: set to true */
+    PLAIT_OPTION_TEXT,  /* const char *, borrowed; not empty */
+    PLAIT_OPTION_WHOLE, /* int64_t in [low, high] */
+    PLAIT_OPTION_NUMBER /* double in [low, high] */
+} plait_option_kind;
+
+typedef struct plait_option {
+    const char *name; /* "--ranks" */
+    plait_option_kind kind;
+    void *out; /* as it was where the option is not given */
+    double low, high;
+} plait_option;
+
+/* What is no option goes into words[argc], in order. argv[0] is the command's name. PLAIT_USAGE: an unknown option
+ * (with `usage`), or a value that is missing or none. */
+PLAIT_MUST_USE plait_status plait_options_parse(const plait_option *options, int num_options, const char *usage,
+                                                int argc, char **argv, const char **words, int *num_words);
+
+PLAIT_END_DECLS
+#endif

@@ -1,0 +1,206 @@
+/* plait compare: every way to use some ranks, as planned and as run. */
+#include "plait_test.h"
+
+#include <jansson.h>
+
+#include <algorithm>
+#include <csignal>
+#include <set>
+#include <unistd.h>
+
+namespace
+{
+
+struct Json {
+    json_t *value;
+
+    explicit Json(const std::string &text) : value(json_loads(text.c_str(), 0, nullptr)) {}
+    Json(const Json &) = delete;
+    Json &operator=(const Json &) = delete;
+    ~Json() { json_decref(value); }
+};
+
+int64_t whole(json_t *object, const char *key)
+{
+    EXPECT_TRUE(json_is_integer(json_object_get(object, key))) << key;
+    return json_integer_value(json_object_get(object, key));
+}
+
+class CliCompare : public PlaitTest
+{
+  protected:
+    /* The variants by name. */
+    std::map<std::string, json_t *> variants(const Json &j)
+    {
+        std::map<std::string, json_t *> all;
+        size_t i;
+        json_t *one;
+        EXPECT_EQ(whole(j.value, "version"), 1);
+        json_array_foreach(json_object_get(j.value, "variants"), i, one)
+            all[json_string_value(json_object_get(one, "name"))] = one;
+        EXPECT_EQ(all.size(), json_array_size(json_object_get(j.value, "variants"))) << "each name once";
+        return all;
+    }
+    static json_t *device(json_t *variant)
+    {
+        json_t *first = json_array_get(json_object_get(json_object_get(variant, "plan"), "classes"), 0);
+        return json_object_get(json_object_get(first, "memory"), "device");
+    }
+};
+
+} // namespace
+
+TEST_F(CliCompare, EveryWayToUseFourRanksIsRunAndIsAsPlanned)
+{
+    const Outcome o = run({"compare", kTiny8, "--ranks", "4", "--measure", "--steps", "3", "--json", "c.json"}, 0, 200);
+    ASSERT_EQ(o.code, 0) << o;
+    const Json j(read("c.json"));
+    ASSERT_NE(j.value, nullptr);
+    EXPECT_EQ(whole(j.value, "ranks"), 4);
+    const auto all = variants(j);
+    const std::set<std::string> want = {"tensor 4",
+                                        "tensor 4, sequence parallel",
+                                        "pipeline 4",
+                                        "data 4, ZeRO-0",
+                                        "data 4, ZeRO-1",
+                                        "data 4, ZeRO-2",
+                                        "data 4, ZeRO-3",
+                                        "data 4, gather to root",
+                                        "tensor 2 x pipeline 2",
+                                        "tensor 2 x data 2, ZeRO-3",
+                                        "pipeline 2 x data 2, ZeRO-1"};
+    for (const std::string &name : want) {
+        SCOPED_TRACE(name);
+        ASSERT_EQ(all.count(name), 1U);
+        json_t *measured = json_object_get(all.at(name), "measured");
+        EXPECT_TRUE(json_is_null(json_object_get(all.at(name), "reason")));
+        EXPECT_TRUE(json_is_true(json_object_get(measured, "memory_as_planned")));
+        EXPECT_TRUE(json_is_true(json_object_get(measured, "communication_as_planned")));
+        EXPECT_GT(json_number_value(json_object_get(measured, "step_seconds")), 0);
+        int64_t largest = 0;
+        size_t i;
+        json_t *of_class;
+        json_array_foreach(json_object_get(json_object_get(all.at(name), "plan"), "classes"), i, of_class) largest =
+            std::max(largest, whole(json_object_get(json_object_get(of_class, "memory"), "device"), "total"));
+        EXPECT_EQ(whole(measured, "bytes"), largest);
+        EXPECT_NE(o.out.find("\n" + name + " "), std::string::npos) << o.out;
+    }
+    EXPECT_EQ(all.size(), want.size());
+    EXPECT_NE(
+        o.out.find("\nMeasured: 11 runs. Bytes held on every rank were as planned in 11 of them, bytes sent in 11.\n"),
+        std::string::npos)
+        << o.out;
+    EXPECT_NE(o.out.find("\nSmallest: "), std::string::npos);
+    EXPECT_NE(o.out.find("\nFastest: "), std::string::npos);
+    EXPECT_NE(o.out.find("\ntensor 4 against data 4, ZeRO-3: parameters "), std::string::npos);
+
+    /* What ZeRO shares, and what the classic data parallelism does not. */
+    json_t *zero_0 = device(all.at("data 4, ZeRO-0")), *zero_3 = device(all.at("data 4, ZeRO-3"));
+    EXPECT_LT(whole(zero_3, "parameters"), whole(zero_0, "parameters"));
+    EXPECT_LT(whole(device(all.at("data 4, ZeRO-2")), "gradients"), whole(zero_0, "gradients"));
+    EXPECT_EQ(whole(device(all.at("data 4, ZeRO-1")), "optimizer") * 4, whole(zero_0, "optimizer"));
+    EXPECT_EQ(whole(device(all.at("data 4, gather to root")), "optimizer"), whole(zero_0, "optimizer"));
+}
+
+TEST_F(CliCompare, WhatTheModelDoesNotAllowHasItsReason)
+{
+    const Outcome o = run({"compare", kTiny8, "--ranks", "16", "batch.global_batch_size=8", "--json", "c.json"});
+    ASSERT_EQ(o.code, 0) << o;
+    const Json j(read("c.json"));
+    const auto all = variants(j);
+    for (const char *name : {"tensor 16", "data 16, ZeRO-0"}) {
+        ASSERT_EQ(all.count(name), 1U) << name;
+        EXPECT_TRUE(json_is_string(json_object_get(all.at(name), "reason"))) << name;
+        EXPECT_TRUE(json_is_null(json_object_get(all.at(name), "plan"))) << name;
+    }
+    EXPECT_NE(o.out.find("not possible:\n  tensor 16: "), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("model.num_attention_heads 8"), std::string::npos) << o.out;
+}
+
+/* A pipeline with one micro-batch is the naive one. */
+TEST_F(CliCompare, ThePipelineGetsAsManyMicroBatchesAsStages)
+{
+    const Outcome o = run({"compare", kTiny8, "--ranks", "2", "batch.micro_batch_size=8", "batch.global_batch_size=8",
+                           "--json", "c.json"});
+    ASSERT_EQ(o.code, 0) << o;
+    const Json j(read("c.json"));
+    const auto all = variants(j);
+    auto keys = [&](const char *name) {
+        std::set<std::string> s;
+        size_t i;
+        json_t *key;
+        json_array_foreach(json_object_get(all.at(name), "overrides"), i, key) s.insert(json_string_value(key));
+        return s;
+    };
+    EXPECT_TRUE(keys("pipeline 2").count("batch.micro_batch_size=4"));
+    EXPECT_TRUE(keys("pipeline 2, naive").count("batch.micro_batch_size=8"));
+    EXPECT_TRUE(keys("tensor 2").count("batch.micro_batch_size=8"));
+    EXPECT_TRUE(keys("data 2, ZeRO-3").count("batch.micro_batch_size=4"));
+}
+
+TEST_F(CliCompare, ARunThatFailsIsSaidAndTheOthersGoOn)
+{
+    const Outcome o = run({"compare", kTiny8, "--ranks", "2", "device.memory_limit=38MB", "--measure", "--steps", "3",
+                           "--json", "c.json"},
+                          0, 120);
+    ASSERT_EQ(o.code, 2) << "MB is no unit of a size\n" << o;
+    const Outcome p = run({"compare", kTiny8, "--ranks", "2", "device.memory_limit=36MiB", "--measure", "--steps", "3",
+                           "--json", "c.json"},
+                          0, 120);
+    ASSERT_EQ(p.code, 0) << p;
+    const Json j(read("c.json"));
+    int ran = 0, failed = 0;
+    for (const auto &[name, one] : variants(j)) {
+        json_t *measured = json_object_get(one, "measured");
+        const char *failure = json_string_value(json_object_get(measured, "failure"));
+        const bool fits = json_is_true(json_object_get(json_object_get(one, "plan"), "fits"));
+        EXPECT_EQ(fits, failure == nullptr) << name;
+        ran += fits;
+        failed += !fits;
+        EXPECT_TRUE(fits || std::string(failure).find("it ended with 3: plait: out of memory: ") == 0) << failure;
+    }
+    EXPECT_GT(ran, 0);
+    EXPECT_GT(failed, 0);
+}
+
+TEST_F(CliCompare, BadArgumentsAndFilesAreRefused)
+{
+    const struct {
+        Words args;
+        int ranks, code;
+        const char *says;
+    } rows[] = {
+        {{"compare"}, 0, 2, "usage: plait compare"},
+        {{"compare", kTiny8, "--what"}, 0, 2, "unknown option --what"},
+        {{"compare", kTiny8, "--ranks"}, 0, 2, "--ranks takes a whole number from 1 to 65536, not nothing"},
+        {{"compare", kTiny8, "--ranks", "0"}, 0, 2, "--ranks"},
+        {{"compare", kTiny8, "--steps", "2", "--measure"}, 0, 2, "--steps"},
+        {{"compare", "nothing.yaml", "--ranks", "2"}, 0, 5, "nothing.yaml"},
+        {{"compare", kTiny8, "model.hidden_size=wide", "--ranks", "2"}, 0, 2, "model.hidden_size"},
+        {{"compare", kTiny8, "--ranks", "2", "--machine", "nothing.yaml"}, 0, 5, "nothing.yaml"},
+        {{"compare", kTiny8, "--ranks", "2", "--json", "nowhere/c.json"}, 0, 5, "nowhere/c.json"},
+        {{"compare", kTiny8, "--ranks", "2", "--measure", "--mpiexec", "no-such-program"}, 0, 5, "no-such-program"},
+        {{"compare", kTiny8, "--ranks", "2"}, 2, 2, "is not to be started under mpiexec"},
+    };
+    for (const auto &r : rows) {
+        const Outcome o = run(r.args, r.ranks);
+        EXPECT_EQ(o.code, r.code) << text_of(r.args) << "\n" << o;
+        EXPECT_NE(o.err.find(r.says), std::string::npos) << text_of(r.args) << "\n" << o;
+    }
+}
+
+/* A signal ends the run that is measured too: no process is left. */
+TEST_F(CliCompare, ASignalEndsTheRunsToo)
+{
+    Command c = plait({"compare", kTiny8, "--ranks", "2", "--measure", "--steps", "100000"});
+    c.limit(60);
+    c.start();
+    for (int i = 0; i < 200 && c.rank(1) < 0; i++)
+        usleep(50000);
+    ASSERT_GT(c.rank(1), 0);
+    kill(c.pid(), SIGTERM);
+    const Outcome o = c.wait();
+    EXPECT_EQ(o.code, 7) << o;
+    EXPECT_TRUE(o.left.empty()) << o;
+    EXPECT_NE(o.err.find("signal 15 while tensor 2 was measured"), std::string::npos) << o;
+}

@@ -1,0 +1,235 @@
+/* plait plan: what another process says without MPI is what every rank of the run takes and sends, byte by byte. */
+#include "../models/matrix.h"
+#include "plan_json.h"
+
+namespace
+{
+
+struct Job {
+    int ranks;
+    Words overrides;
+    int steps = 1;
+};
+
+class CliPlan : public PlanTest
+{
+  protected:
+    /* Planned, allocated and used bytes of a rank, tier by tier and category by category. */
+    static void same_memory(const Plan &plan, const Metrics &m, int64_t rank)
+    {
+        const PlannedClass &want = plan.of(rank);
+        std::map<std::string, int64_t> device, host;
+        int64_t total = 0;
+        for (const MemoryRow &row : m.memory) {
+            if (row.rank != rank)
+                continue;
+            EXPECT_EQ(row.high_water, row.planned) << row.tier << " " << row.category;
+            (row.tier == "host" ? host : device)[row.category] = row.planned;
+            total += row.tier == "device" ? row.planned : 0;
+            const PlannedRank &at = plan.ranks.at(static_cast<size_t>(rank));
+            EXPECT_EQ(at.d, row.d);
+            EXPECT_EQ(at.p, row.p);
+            EXPECT_EQ(at.t, row.t);
+        }
+        EXPECT_EQ(device.size(), 6U) << "a row for each category";
+        device["total"] = total;
+        EXPECT_EQ(want.device, device);
+        EXPECT_EQ(want.host, host);
+        EXPECT_EQ(host.size(), 1U) << "the text";
+    }
+    /* Runs it, and compares what every rank took and sent with the plan. */
+    void same_as_the_run(const Job &r)
+    {
+        SCOPED_TRACE(text_of(r.overrides) + " on " + std::to_string(r.ranks));
+        const Plan planned = plan(kTiny8, r.overrides, r.ranks);
+        ASSERT_EQ(planned.ranks.size(), static_cast<size_t>(r.ranks));
+        const Trained t = train(kTiny8, r.overrides + Words{"train.train_iters=" + std::to_string(r.steps)}, r.ranks);
+        ASSERT_EQ(t.metrics.steps.size(), static_cast<size_t>(r.steps));
+        ASSERT_EQ(t.metrics.steps.back().skipped, 0) << "a step without update sends less";
+        for (int rank = 0; rank < r.ranks; rank++) {
+            SCOPED_TRACE("rank " + std::to_string(rank));
+            same_memory(planned, t.metrics, rank);
+            EXPECT_EQ(planned.of(rank).communication, counted_flows(t.metrics, rank));
+        }
+    }
+};
+
+const char *const kInvariant = "numerics.reduction=invariant";
+
+/* tp 4 over 2 key/value heads */
+const Words kSharedHeads = {"parallelism.tp=4", "model.num_query_groups=2"};
+/* Of 5 samples a rank, 5 micro-batches. */
+const Words kFifteen = {"batch.global_batch_size=15"};
+/* 4, 4, 4, 8, 8, then 12 samples. */
+const Words kRamp = {"batch.global_batch_size=12", "batch.rampup_batch_size=[4, 4, 24]"};
+constexpr int kRamped = 7;
+
+const Job kRows[] = {
+    {1, {}},
+    {1, {"precision.dtype=bf16", "train.eval_interval=1"}},
+    {2, {"parallelism.tp=2", "parallelism.sequence_parallel=true"}},
+    {2, {"parallelism.pp=2", "precision.dtype=bf16", "batch.micro_batch_size=4"}},
+    {3, {"zero_optimization.stage=1", "batch.global_batch_size=12"}},
+    {3, {"zero_optimization.stage=3", "batch.global_batch_size=12"}},
+    {4, {"zero_optimization.stage=2", "precision.dtype=fp16", "precision.fp16.initial_scale_power=8"}},
+    {4, {"parallelism.data_parallel_algorithm=gather_to_root"}},
+    {4, {"parallelism.tp=2", "zero_optimization.stage=3", "zero_optimization.prefetch_units=2"}},
+    {4, {"parallelism.pp=2", "parallelism.vpp=2", "recompute.granularity=full"}},
+    {4, {"parallelism.pp=4", "parallelism.pipeline_layout=[1,4,3,0]", "model.tie_word_embeddings=true"}},
+    {4, Words{"zero_optimization.max_unit_bytes=8KiB", "parallelism.sequence_parallel=true"} + kSharedHeads},
+    {5, Words{"zero_optimization.stage=2", "model.hidden_size=48", "model.ffn_hidden_size=20"} + kFifteen},
+    {2, Words{"parallelism.pp=2", "train.eval_interval=3"} + kRamp, kRamped},
+    {2, {"zero_optimization.stage=2", "zero_optimization.keep_full_gradients=true", "optimizer.type=SGD"}},
+    /* Norms lie in the shard of the last data rank: it alone sums them over its tensor group. */
+    {4, {"parallelism.tp=2", "parallelism.sequence_parallel=true", "zero_optimization.stage=2"}},
+    {8,
+     {"parallelism.tp=2", "parallelism.pp=2", "zero_optimization.stage=1", "model.arch=gpt2",
+      "model.num_query_groups=8"}},
+    {8, {kInvariant, "parallelism.tp=2", "parallelism.pp=2", "zero_optimization.stage=3"}},
+    {4, {kInvariant, "parallelism.tp=4", "debug.tensor_hashes=h.tsv"}},
+    {4, {kInvariant, "precision.dtype=fp16", "parallelism.pp=2", "zero_optimization.stage=2", "train.eval_interval=1"}},
+};
+
+/* What has a way of its own and is not in the matrix of topologies. */
+const Job kMore[] = {
+    {2, {"precision.dtype=fp64", "zero_optimization.stage=2"}},
+    {2, {"precision.dtype=bf16", "zero_optimization.stage=1", "precision.communication_data_type=bf16"}},
+    {4, {"precision.dtype=bf16", "parallelism.tp=2", "parallelism.pp=2", "batch.micro_batch_size=2"}},
+    {4, {"precision.dtype=bf16", "zero_optimization.stage=3", "zero_optimization.prefetch_units=3"}},
+    {8,
+     {"precision.dtype=fp16", "parallelism.tp=4", "parallelism.sequence_parallel=true", "model.arch=gpt2",
+      "model.num_query_groups=8", "zero_optimization.stage=3"}},
+    {8, {"precision.dtype=bf16", "parallelism.pp=4", "parallelism.vpp=2", "zero_optimization.stage=1"}},
+    {4, {kInvariant, "parallelism.tp=2", "parallelism.sequence_parallel=true", "train.eval_interval=1"}},
+    {8,
+     {kInvariant, "precision.dtype=bf16", "parallelism.tp=2", "zero_optimization.stage=1",
+      "model.tie_word_embeddings=true"}},
+    {2, {kInvariant, "zero_optimization.stage=2", "debug.tensor_hashes=h.tsv", "recompute.granularity=full"}},
+    {4, {kInvariant, "parallelism.pp=2", "debug.tensor_hashes=h.tsv", "batch.micro_batch_size=2"}},
+    {1, {"batch.micro_batch_size=16"}},
+    {6, {"parallelism.tp=2", "zero_optimization.stage=1", "batch.global_batch_size=12"}},
+    {2, {"batch.micro_batch_size=8", "recompute.granularity=selective"}},
+    {3, {"parallelism.pp=3", "parallelism.pipeline_layout=[4,1,3]", "batch.micro_batch_size=2"}},
+    {8, {"parallelism.pp=4", "parallelism.vpp=2", "parallelism.pipeline_layout=[1,1,0,2,1,1,1,1]"}},
+    {6, Words{"parallelism.pp=2", "zero_optimization.stage=3", "model.tie_word_embeddings=true"} + kFifteen},
+    {5, Words{"zero_optimization.stage=3", "precision.dtype=bf16", "model.arch=gpt2", "model.num_query_groups=8"} +
+            kFifteen},
+    {5, Words{"zero_optimization.stage=1", "model.hidden_size=16", "model.ffn_hidden_size=8"} + kFifteen},
+    {5, Words{"parallelism.data_parallel_algorithm=gather_to_root"} + kFifteen},
+    {3, Words{"zero_optimization.stage=2", kInvariant} + kFifteen},
+    {8, Words{"zero_optimization.stage=1", "parallelism.sequence_parallel=true"} + kSharedHeads},
+    {8, Words{"zero_optimization.stage=3", "model.arch=llama", "precision.dtype=bf16"} + kSharedHeads},
+    {8, Words{kInvariant, "parallelism.pp=2", "numerics.tensor_slices=8"} + kSharedHeads},
+    {4, Words{"zero_optimization.stage=3", "parallelism.pp=2"} + kRamp, kRamped},
+    {4, Words{"parallelism.pp=2", "parallelism.vpp=2", "precision.dtype=bf16"} + kRamp, kRamped},
+    {8, {"parallelism.tp=8", "model.tie_word_embeddings=true", "train.eval_interval=1"}},
+    {8, {"parallelism.pp=8", "parallelism.pipeline_schedule=gpipe", "train.eval_interval=1"}},
+    {2, {"optimizer.type=SGD", "optimizer.momentum=0.9", "zero_optimization.stage=1"}},
+    {4, {"comm.chunk_bytes=4KiB", "parallelism.tp=2"}},
+};
+
+} // namespace
+
+TEST_F(CliPlan, IsWhatEveryRankTakesAndSends)
+{
+    for (const Job &r : kRows)
+        same_as_the_run(r);
+}
+
+TEST_F(CliPlan, FullEveryPairOfTheMatrix)
+{
+    for (const Row &row : covering_rows())
+        same_as_the_run({row.ranks(), row.overrides()});
+}
+
+TEST_F(CliPlan, FullTypesSizesAndCorners)
+{
+    for (const Job &r : kMore)
+        same_as_the_run(r);
+    EXPECT_GE(covering_rows().size() + std::size(kMore) + std::size(kRows), 60U);
+}
+
+/* Ranks that hold the same are planned once: thousands of them take seconds and little memory, also with thousands of
+ * micro-batches. */
+TEST_F(CliPlan, ThousandsOfRanksAreAFewClasses)
+{
+    const struct {
+        const char *config;
+        Words overrides;
+        size_t ranks, classes;
+    } rows[] = {
+        {"configs/gpt3-175b.yaml", {}, 1024, 16},
+        {"configs/gpt3-175b.yaml", {"batch.global_batch_size=12288"}, 1024, 16},
+        {"configs/gpt-1t.yaml", {}, 3072, 64},
+        {"configs/gpt-1t.yaml", {"batch.global_batch_size=24576"}, 3072, 64},
+    };
+    for (const auto &r : rows) {
+        SCOPED_TRACE(std::string(r.config) + " " + text_of(r.overrides));
+        Outcome o = plait(Words{"plan", source(r.config), "--json"} + r.overrides).limit(20).run();
+        ASSERT_EQ(o.code, 0) << o;
+        EXPECT_LT(o.cpu_seconds, 5);
+        EXPECT_LT(o.peak_bytes, int64_t{500} << 20);
+        const Plan planned = read_plan(o.out);
+        EXPECT_EQ(planned.ranks.size(), r.ranks);
+        EXPECT_EQ(planned.classes.size(), r.classes) << "a stage each";
+    }
+}
+
+/* A run fits to the byte where the plan says, and is refused with the plan's numbers where it lacks one. */
+TEST_F(CliPlan, SaysWhetherItFits)
+{
+    const Job rows[] = {
+        {1, {}},
+        {2, {"parallelism.pp=2", "precision.dtype=bf16"}},
+        {3, {"zero_optimization.stage=3", "batch.global_batch_size=12"}},
+        {4, {"parallelism.data_parallel_algorithm=gather_to_root"}},
+        {8, {"parallelism.tp=2", "parallelism.pp=2", "zero_optimization.stage=2", "recompute.granularity=full"}},
+        {8, {"parallelism.pp=4", "parallelism.vpp=2", "model.tie_word_embeddings=true"}},
+    };
+    for (const Job &r : rows) {
+        SCOPED_TRACE(text_of(r.overrides) + " on " + std::to_string(r.ranks));
+        const PlannedClass most = plan(kTiny8, r.overrides, r.ranks).largest();
+        const int64_t all = most.bytes("total");
+        for (const int64_t lacks : {0, 1}) {
+            const std::string limit = std::to_string(all - lacks);
+            const Words limited = r.overrides + Words{"device.memory_limit=" + limit};
+            EXPECT_EQ(plan(kTiny8, limited, r.ranks).fits, lacks ? "false" : "true");
+            Outcome o =
+                run(Words{"plan", kTiny8, "--device-memory", limit, "--ranks", std::to_string(r.ranks)} + r.overrides);
+            EXPECT_EQ(o.code, 0) << o;
+            EXPECT_NE(o.out.find(lacks ? "device.memory_limit lacks 1\n" : ": fits, 0 are left"), std::string::npos)
+                << o;
+
+            Outcome t = run(Words{"train", kTiny8, "train.train_iters=1"} + limited, r.ranks);
+            EXPECT_EQ(t.code, lacks ? 3 : 0) << t;
+            std::string numbers = "needs " + std::to_string(all) + " (";
+            for (const char *category :
+                 {"parameters", "gradients", "optimizer", "activations", "communication", "workspace"})
+                numbers += std::string(category) + " " + std::to_string(most.bytes(category)) +
+                           (std::string(category) == "workspace" ? ")" : ", ");
+            EXPECT_EQ(t.err.find(numbers) != std::string::npos, lacks == 1) << numbers << "\n" << t;
+        }
+    }
+}
+
+/* What another estimator says stands beside the plan; where it has no rules that is said. */
+TEST_F(CliPlan, DeepSpeedsEstimatorStandsBeside)
+{
+    const Outcome text = run({"plan", kTiny8, "--ranks", "2", "zero_optimization.stage=2", "--estimator", "deepspeed"});
+    ASSERT_EQ(text.code, 0) << text;
+    /* 2 bytes of each of 328,896 parameters, 18 shared by two */
+    EXPECT_NE(
+        text.out.find("DeepSpeed's estimator says 3,617,856 bytes of a GPU, without activations and buffers; planned "
+                      "are "),
+        std::string::npos)
+        << text;
+    const Outcome json =
+        run({"plan", kTiny8, "--ranks", "2", "zero_optimization.stage=2", "--estimator", "deepspeed", "--json"});
+    EXPECT_NE(json.out.find("\"estimators\":{\"deepspeed\":{\"device\":3617856,\"host\":"), std::string::npos) << json;
+    const Outcome below = run({"plan", kTiny8, "--estimator", "deepspeed"});
+    EXPECT_EQ(below.code, 2) << below;
+    EXPECT_NE(below.err.find("rules for ZeRO stages 2 and 3, not for 0"), std::string::npos) << below;
+    const Outcome other = run({"plan", kTiny8, "--estimator", "mine"});
+    EXPECT_EQ(other.code, 2) << other;
+    EXPECT_NE(other.err.find("deepspeed is known, 'mine' is not"), std::string::npos) << other;
+}
