@@ -4,8 +4,8 @@
 #   tests/run.sh [--full] [--no-install]
 #
 # 1. installs the packages that are missing, and fetches an MPICH for tests over several nodes (not with --no-install)
-# 2. dev      gcc, Debug, ASan and UBSan: the tests with label `unit`
-#    clang    clang, Release: the tests with label `unit`
+# 2. dev      gcc, Debug, ASan and UBSan: the programs of tests with label `unit`, and these tests
+#    clang    clang, Release: likewise
 #    release  gcc, Release: every test but those with label `full`; with --full these too
 #    openblas gcc, Release, with the other library of matrix products: the tests of kernels that use it
 #    Warnings are errors in all of them.
@@ -77,8 +77,9 @@ fetch_mpich() {
 }
 
 build() {
-    local preset=$1
-    must "configure $preset" cmake --preset "$preset" && must "build $preset" cmake --build --preset "$preset" -j "$jobs" -- -k 0
+    local preset=$1 target=$2
+    must "configure $preset" cmake --preset "$preset" &&
+        must "build $preset" cmake --build --preset "$preset" -j "$jobs" -t "$target" -- -k 0
 }
 
 trap 'echo interrupted; exit 130' INT TERM
@@ -88,10 +89,11 @@ if [ $install = 1 ]; then
     part install launcher/install-packages.sh test || { echo "0 passed, 1 failed"; exit 1; }
     part mpich fetch_mpich
 fi
-for preset in dev clang release; do
-    build $preset && tests $preset $preset
-    if [ $preset = release ] && [ $full = 1 ]; then tests full release; fi
+for preset in dev clang; do
+    build $preset unit_tests && tests $preset $preset
 done
+build release all && tests release release
+if [ $full = 1 ]; then tests full release; fi
 must "configure openblas" cmake --preset openblas &&
     must "build openblas" cmake --build --preset openblas -j "$jobs" -t test_conformance test_cpu &&
     tests openblas openblas
