@@ -17,27 +17,17 @@ typedef struct page {
     double limit;             /* device.memory_limit; 0: none */
 } page;
 
-static double predicted_seconds(const plait_variant *one)
-{
-    return one->legal && one->plan.plan.predicted ? one->plan.plan.prediction.step_seconds : 0;
-}
-
-static double measured_seconds(const plait_variant *one)
-{
-    return one->measured.done ? one->measured.step_seconds : 0;
-}
-
 /* How far the prediction is from the measurement, in percent; both are there. */
 static double difference(const plait_variant *one)
 {
-    return 100 * (predicted_seconds(one) / measured_seconds(one) - 1);
+    return 100 * (plait_variant_seconds(one, false) / plait_variant_seconds(one, true) - 1);
 }
 
 static page page_of(const plait_variants *v, const char *title)
 {
     page the = {.v = v, .title = title};
     for (int i = 0; i < v->num; i++) {
-        the.predicted |= predicted_seconds(&v->all[i]) > 0;
+        the.predicted |= plait_variant_seconds(&v->all[i], false) > 0;
         the.measured |= v->all[i].measured.done || v->all[i].measured.failure[0];
         if (v->all[i].legal)
             the.limit = (double)v->all[i].plan.cfg.device.memory_limit;
@@ -70,9 +60,9 @@ static void put_facts(const page *the, FILE *out)
     if (smallest)
         put_best(out, "smallest", plait_short_bytes((double)plait_planned_bytes(&smallest->plan)), smallest);
     if (fastest)
-        put_best(out, "fastest, predicted", plait_short_seconds(predicted_seconds(fastest)), fastest);
+        put_best(out, "fastest, predicted", plait_short_seconds(plait_variant_seconds(fastest, false)), fastest);
     if (measured)
-        put_best(out, "fastest, measured", plait_short_seconds(measured_seconds(measured)), measured);
+        put_best(out, "fastest, measured", plait_short_seconds(plait_variant_seconds(measured, true)), measured);
     plait_html_facts_end(out);
 }
 
@@ -260,16 +250,16 @@ static void time_parts(const plait_variant *one, plait_html_part *out)
 {
     for (int k = 0; k < PLAIT_TIME_PARTS; k++)
         out[k] = (plait_html_part){"idle", "idle", 0};
-    if (predicted_seconds(one) > 0)
+    if (plait_variant_seconds(one, false) > 0)
         plait_html_time_parts(&one->plan.plan.prediction, -1, out);
-    out[PLAIT_TIME_PARTS] = (plait_html_part){"measured", "measured", measured_seconds(one)};
+    out[PLAIT_TIME_PARTS] = (plait_html_part){"measured", "measured", plait_variant_seconds(one, true)};
 }
 
 static void put_time_row(const chart *c, const plait_variant *one)
 {
     plait_html_part parts[MOST_PARTS];
     char value[64];
-    const double predicted = predicted_seconds(one), measured = measured_seconds(one);
+    const double predicted = plait_variant_seconds(one, false), measured = plait_variant_seconds(one, true);
     const char *name = one->name;
     time_parts(one, parts);
     if (predicted > 0) {
@@ -294,7 +284,8 @@ static void put_time(const page *the, FILE *out)
                .parts = time_parts,
                .row = put_time_row};
     for (int i = 0; i < the->v->num; i++) {
-        const double predicted = predicted_seconds(&the->v->all[i]), measured = measured_seconds(&the->v->all[i]);
+        const double predicted = plait_variant_seconds(&the->v->all[i], false),
+                     measured = plait_variant_seconds(&the->v->all[i], true);
         c.bars.most = predicted > c.bars.most ? predicted : c.bars.most;
         c.bars.most = measured > c.bars.most ? measured : c.bars.most;
     }
@@ -314,14 +305,14 @@ static void put_pipelines(const page *the, FILE *out)
     const plait_variants *v = the->v;
     int num = 0;
     for (int i = 0; i < v->num; i++)
-        num += v->all[i].pp > 1 && predicted_seconds(&v->all[i]) > 0;
+        num += v->all[i].pp > 1 && plait_variant_seconds(&v->all[i], false) > 0;
     if (num == 0)
         return;
     plait_html_section_begin(out, "The pipelines in time");
     plait_html_timeline_legend(out, 1); /* variants have one chunk a stage */
     for (int i = 0; i < v->num; i++) {
         const plait_variant *one = &v->all[i];
-        if (one->pp == 1 || predicted_seconds(one) == 0)
+        if (one->pp == 1 || plait_variant_seconds(one, false) == 0)
             continue;
         plait_html_heading(out, one->name);
         plait_html_timeline(out, &one->plan.plan.prediction, 1, MOST_BOXES / num);
@@ -336,7 +327,7 @@ static void put_pipelines(const page *the, FILE *out)
 
 static void put_prediction(const plait_variant *one, FILE *out)
 {
-    const double seconds = predicted_seconds(one), mfu = seconds > 0 ? plait_planned_mfu(&one->plan) : 0;
+    const double seconds = plait_variant_seconds(one, false), mfu = seconds > 0 ? plait_planned_mfu(&one->plan) : 0;
     if (seconds > 0) {
         plait_html_cell(out, "%.4g", seconds);
         plait_html_cell(out, "%s", plait_short_count((double)plait_planned_tokens(&one->plan) / seconds));
@@ -361,7 +352,7 @@ static void put_measurement(const plait_variant *one, FILE *out)
         return;
     }
     plait_html_cell(out, "%.4g", m->step_seconds);
-    if (predicted_seconds(one) > 0)
+    if (plait_variant_seconds(one, false) > 0)
         plait_html_cell(out, "%+.1f", difference(one));
     else
         plait_html_cell(out, "%s", "");

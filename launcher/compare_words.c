@@ -66,19 +66,12 @@ static void say_zero_3(const plait_variant *one, FILE *out)
 
 /* ---- time ---- */
 
-static bool all_measured(const plait_variants *v)
+static bool any_measured(const plait_variants *v)
 {
     for (int i = 0; i < v->num; i++)
         if (v->all[i].measured.done)
             return true;
     return false;
-}
-
-static double seconds_of(const plait_variant *one, bool measured)
-{
-    return measured                   ? one->measured.step_seconds
-           : one->plan.plan.predicted ? one->plan.plan.prediction.step_seconds
-                                      : 0;
 }
 
 /* Seconds that a stage computes, waits for communication and idles, on average over the stages. */
@@ -91,10 +84,10 @@ static parts parts_of(const plait_variant *one)
     const plait_prediction *t = &one->plan.plan.prediction;
     parts p = {0};
     for (int i = 0; i < t->num_stages; i++) {
-        p.compute += t->stages[i].compute / t->num_stages;
-        p.idle += t->stages[i].idle / t->num_stages;
-        for (int c = 0; c < PLAIT_CHANNELS; c++)
-            p.exposed += t->stages[i].exposed[c] / t->num_stages;
+        const plait_stage_time *s = &t->stages[i];
+        p.compute += s->compute / t->num_stages;
+        p.idle += s->idle / t->num_stages;
+        p.exposed += (plait_stage_seconds(s) - s->compute - s->idle) / t->num_stages;
     }
     return p;
 }
@@ -118,13 +111,14 @@ static void say_time(const plait_variants *v, bool measured, FILE *out)
 {
     const plait_variant *fastest = plait_variants_fastest(v, measured), *slowest = NULL;
     for (int i = 0; i < v->num; i++)
-        if (v->all[i].legal && seconds_of(&v->all[i], measured) > 0 &&
-            (!slowest || seconds_of(&v->all[i], measured) > seconds_of(slowest, measured)))
+        if (v->all[i].legal && plait_variant_seconds(&v->all[i], measured) > 0 &&
+            (!slowest || plait_variant_seconds(&v->all[i], measured) > plait_variant_seconds(slowest, measured)))
             slowest = &v->all[i];
     if (!fastest || fastest == slowest)
         return;
-    fprintf(out, "Fastest: %s, %.4g s a step (%s). Slowest: %s, %.4g s.", fastest->name, seconds_of(fastest, measured),
-            measured ? "measured" : "predicted", slowest->name, seconds_of(slowest, measured));
+    fprintf(out, "Fastest: %s, %.4g s a step (%s). Slowest: %s, %.4g s.", fastest->name,
+            plait_variant_seconds(fastest, measured), measured ? "measured" : "predicted", slowest->name,
+            plait_variant_seconds(slowest, measured));
     if (fastest->plan.plan.predicted)
         say_why(fastest, slowest, out);
     fputc('\n', out);
@@ -158,8 +152,9 @@ static void say_pair(const plait_variant *tensor, const plait_variant *zero, boo
     fprintf(out, " bytes in all %s against %s, sent in a step %s against %s",
             plait_grouped((int64_t)largest(tensor)->total), plait_grouped((int64_t)largest(zero)->total),
             plait_grouped(tensor->volume), plait_grouped(zero->volume));
-    if (seconds_of(tensor, measured) > 0 && seconds_of(zero, measured) > 0)
-        fprintf(out, "; %.4g s against %.4g s a step", seconds_of(tensor, measured), seconds_of(zero, measured));
+    if (plait_variant_seconds(tensor, measured) > 0 && plait_variant_seconds(zero, measured) > 0)
+        fprintf(out, "; %.4g s against %.4g s a step", plait_variant_seconds(tensor, measured),
+                plait_variant_seconds(zero, measured));
     fputs(".\n", out);
 }
 
@@ -181,7 +176,7 @@ static void say_agreement(const plait_variants *v, FILE *out)
 
 void plait_compare_words(const plait_variants *v, FILE *out)
 {
-    const bool measured = all_measured(v);
+    const bool measured = any_measured(v);
     const plait_variant *tensor = find(v, v->ranks, 1, 1, 0), *zero = find(v, 1, 1, v->ranks, 3);
     say_memory(v, out);
     say_time(v, measured, out);

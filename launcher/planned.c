@@ -108,19 +108,3 @@ bool plait_planned_sends_as_before(const plait_planned *p, int class_index)
             return true;
     return false;
 }
-
-double plait_stage_exposed(const plait_stage_time *s, plait_group group)
-{
-    double sum = 0;
-    for (int c = 0; c < PLAIT_CHANNELS; c++)
-        sum += plait_channel_group((plait_channel)c) == group ? s->exposed[c] : 0;
-    return sum;
-}
-
-double plait_stage_seconds(const plait_stage_time *s)
-{
-    double sum = s->compute + s->idle;
-    for (int c = 0; c < PLAIT_CHANNELS; c++)
-        sum += s->exposed[c];
-    return sum;
-}

@@ -49,9 +49,5 @@ double plait_planned_mfu(const plait_planned *p);
 /* Whether an earlier class sends the same, whose lines stand for this one's. */
 bool plait_planned_sends_as_before(const plait_planned *p, int class_index);
 
-/* Seconds of a stage: in communication of that group that nothing hides; in all. */
-double plait_stage_exposed(const plait_stage_time *s, plait_group group);
-double plait_stage_seconds(const plait_stage_time *s);
-
 PLAIT_END_DECLS
 #endif

@@ -272,8 +272,7 @@ const plait_variant *plait_variants_smallest(const plait_variants *v)
     return best;
 }
 
-/* Of a step; 0: not known. */
-static double seconds_of(const plait_variant *one, bool measured)
+double plait_variant_seconds(const plait_variant *one, bool measured)
 {
     if (measured)
         return one->measured.step_seconds;
@@ -284,8 +283,8 @@ const plait_variant *plait_variants_fastest(const plait_variants *v, bool measur
 {
     const plait_variant *best = NULL;
     for (int i = 0; i < v->num; i++) {
-        const double seconds = seconds_of(&v->all[i], measured);
-        if (seconds > 0 && (!best || seconds < seconds_of(best, measured)))
+        const double seconds = plait_variant_seconds(&v->all[i], measured);
+        if (seconds > 0 && (!best || seconds < plait_variant_seconds(best, measured)))
             best = &v->all[i];
     }
     return best;

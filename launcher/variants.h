@@ -52,6 +52,8 @@ typedef struct plait_variants {
 PLAIT_MUST_USE plait_status plait_variants_init(plait_variants *v, const plait_plan_request *request, FILE *progress);
 void plait_variants_deinit(plait_variants *v);
 
+/* Of a step, measured or predicted; 0: not known. */
+double plait_variant_seconds(const plait_variant *one, bool measured);
 /* The legal variant of least bytes on its largest rank; of least predicted (or, where all are measured, measured) time.
  * NULL: none, or no times. */
 const plait_variant *plait_variants_smallest(const plait_variants *v);

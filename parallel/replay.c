@@ -353,15 +353,28 @@ void plait_prediction_deinit(plait_prediction *p)
     *p = (plait_prediction){0};
 }
 
+double plait_stage_exposed(const plait_stage_time *s, plait_group group)
+{
+    double sum = 0;
+    for (int c = 0; c < PLAIT_CHANNELS; c++)
+        sum += plait_channel_group((plait_channel)c) == group ? s->exposed[c] : 0;
+    return sum;
+}
+
+double plait_stage_seconds(const plait_stage_time *s)
+{
+    double sum = s->compute + s->idle;
+    for (int c = 0; c < PLAIT_CHANNELS; c++)
+        sum += s->exposed[c];
+    return sum;
+}
+
 double plait_prediction_bubble(const plait_prediction *p)
 {
     double idle = 0, all = 0;
     for (int i = 0; i < p->num_stages; i++) {
-        const plait_stage_time *s = &p->stages[i];
-        idle += s->idle;
-        all += s->compute + s->idle;
-        for (int c = 0; c < PLAIT_CHANNELS; c++)
-            all += s->exposed[c];
+        idle += p->stages[i].idle;
+        all += plait_stage_seconds(&p->stages[i]);
     }
     return all > 0 ? idle / all : 0;
 }

@@ -41,6 +41,9 @@ PLAIT_MUST_USE plait_status plait_replay(const plait_step_trace *traces, int num
                                          plait_prediction *out);
 void plait_prediction_deinit(plait_prediction *p);
 
+/* Seconds of a stage: in communication of that group that nothing hides; in all. */
+double plait_stage_exposed(const plait_stage_time *s, plait_group group);
+double plait_stage_seconds(const plait_stage_time *s);
 /* Idle time of all stages as a part of all their time. */
 double plait_prediction_bubble(const plait_prediction *p);
 
