@@ -35,6 +35,16 @@ enum { PLAIT_MODULE_CORE_ATTN = 1, PLAIT_MODULE_MLP_ACT = 2, PLAIT_MODULE_NORMS 
 typedef enum plait_optimizer_type { PLAIT_OPTIM_ADAMW, PLAIT_OPTIM_SGD } plait_optimizer_type;
 typedef enum plait_lr_style { PLAIT_LR_CONSTANT, PLAIT_LR_LINEAR, PLAIT_LR_COSINE, PLAIT_LR_WSD } plait_lr_style;
 typedef enum plait_reduction_mode { PLAIT_REDUCTION_FAST, PLAIT_REDUCTION_INVARIANT } plait_reduction_mode;
+/* Where tensors are and what computes. auto: cuda where every node has a GPU, until it is settled at start. */
+typedef enum plait_backend_choice { PLAIT_BACKEND_AUTO, PLAIT_BACKEND_CPU, PLAIT_BACKEND_CUDA } plait_backend_choice;
+/* What carries tensors between ranks. auto: mpi on cpu; on cuda nccl where each rank of a node has a GPU of its own,
+ * else staged. */
+typedef enum plait_comm_choice {
+    PLAIT_COMM_AUTO,
+    PLAIT_COMM_MPI,
+    PLAIT_COMM_NCCL,
+    PLAIT_COMM_STAGED
+} plait_comm_choice;
 typedef enum plait_kernels_choice { PLAIT_KERNELS_AUTO, PLAIT_KERNELS_REF, PLAIT_KERNELS_CPU } plait_kernels_choice;
 typedef enum plait_norm { PLAIT_NORM_LAYERNORM, PLAIT_NORM_RMSNORM } plait_norm;
 typedef enum plait_position { PLAIT_POSITION_LEARNED, PLAIT_POSITION_ROPE } plait_position;
@@ -110,6 +120,7 @@ typedef struct plait_config {
         bool log_throughput;
     } logging;
     struct {
+        plait_backend_choice backend;
         plait_kernels_choice kernels;
         plait_isa isa;
         int64_t threads;      /* PLAIT_AUTO until resolved: ceil(cores / local ranks), OMP_NUM_THREADS honoured */
@@ -117,6 +128,7 @@ typedef struct plait_config {
         int64_t workspace;    /* bytes of library and kernel scratch, 32 MiB */
     } device;
     struct {
+        plait_comm_choice backend;
         int64_t chunk_bytes; /* largest message, 4 MiB */
         double timeout_minutes;
     } comm;

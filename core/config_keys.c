@@ -60,7 +60,12 @@ static const plait_word kernels_words[] = {
 static const plait_word isa_words[] = {
     {"auto", PLAIT_ISA_AUTO, NULL}, {"avx2", PLAIT_ISA_AVX2, NULL}, {"avx512", PLAIT_ISA_AVX512, NULL}, {0}};
 static const plait_word backend_words[] = {
-    {"mpi", 0, NULL}, {"nccl", 0, "there are no device buffers to exchange yet"}, {0}};
+    {"auto", PLAIT_BACKEND_AUTO, NULL}, {"cpu", PLAIT_BACKEND_CPU, NULL}, {"cuda", PLAIT_BACKEND_CUDA, NULL}, {0}};
+static const plait_word comm_words[] = {{"auto", PLAIT_COMM_AUTO, NULL},
+                                        {"mpi", PLAIT_COMM_MPI, NULL},
+                                        {"nccl", PLAIT_COMM_NCCL, NULL},
+                                        {"staged", PLAIT_COMM_STAGED, NULL},
+                                        {0}};
 static const plait_word reduction_words[] = {
     {"fast", PLAIT_REDUCTION_FAST, NULL}, {"invariant", PLAIT_REDUCTION_INVARIANT, NULL}, {0}};
 static const plait_word fingerprint_words[] = {
@@ -307,8 +312,10 @@ static const plait_key keys[] = {
     REFUSED("logging.comms_logger", "Communication is always counted; see logging.metrics_file."),
     ONLY_NULL("logging.trace_dir", "Traces are not there yet."),
 
+    ENUM("device.backend", "", device.backend, backend_words, "auto",
+         "Where tensors are: in the host's memory or a GPU's; auto: cuda if every node has a GPU, else cpu."),
     ENUM("device.kernels", "", device.kernels, kernels_words, "auto",
-         "ref: plain loops; cpu: SIMD, threads and a GEMM library; auto: ref for fp64, else cpu."),
+         "Of the host. ref: plain loops; cpu: SIMD, threads and a GEMM library; auto: ref for fp64, else cpu."),
     ENUM("device.isa", "", device.isa, isa_words, "auto", "Vector instructions; auto: the widest there are."),
     INT("device.threads", "", device.threads, 1, 4096, "auto",
         "Threads of a rank; auto: OMP_NUM_THREADS, else cores / ranks on the machine, rounded up."),
@@ -319,7 +326,10 @@ static const plait_key keys[] = {
     BYTES("comm.chunk_bytes", "", comm.chunk_bytes, 4 * KIB, GIB, "4MiB", "Largest message."),
     NUMBER("comm.distributed_timeout_minutes", "", comm.timeout_minutes, 1e-3, 1e6, "10",
            "How long a rank waits for another before the job ends."),
-    ONLY_WORD("comm.backend", backend_words, "mpi", "What carries messages."),
+    ENUM("comm.backend", "", comm.backend, comm_words, "auto",
+         "What carries tensors. mpi: between ranks on CPUs; nccl: between GPUs; staged: between GPUs through host "
+         "memory "
+         "and MPI, also of ranks that share one; auto: what fits, nccl before staged."),
 
     ENUM("numerics.reduction", "", numerics.reduction, reduction_words, "fast",
          "invariant: losses, norms and weights have the same bits for every topology."),

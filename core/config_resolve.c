@@ -367,6 +367,23 @@ static void check_decay(checker *c)
         clash(c, "lr_scheduler.warmup_iters", "%lld is above %s %lld", warmup, end, decay);
 }
 
+/* What GPUs do not do; an auto that turns out to be one of theirs takes the host instead. */
+static void check_backend(checker *c)
+{
+    const plait_config *cfg = c->cfg;
+    const bool cuda = cfg->device.backend == PLAIT_BACKEND_CUDA, carries_cuda = cfg->comm.backend > PLAIT_COMM_MPI;
+    if (cuda && cfg->precision.dtype == PLAIT_FP64)
+        clash(c, "precision.dtype", "fp64 is computed on the host: device.backend cpu or auto");
+    if (cuda && cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT)
+        clash(c, "numerics.reduction", "invariant is computed on the host: device.backend cpu or auto");
+    if (cuda && cfg->device.kernels != PLAIT_KERNELS_AUTO)
+        clash(c, "device.kernels", "ref and cpu are kernels of the host, and device.backend is cuda");
+    if (cuda && cfg->comm.backend == PLAIT_COMM_MPI)
+        clash(c, "comm.backend", "mpi carries tensors of the host, and device.backend is cuda: nccl or staged");
+    if (cfg->device.backend == PLAIT_BACKEND_CPU && carries_cuda)
+        clash(c, "comm.backend", "nccl and staged carry tensors of GPUs, and device.backend is cpu: mpi or auto");
+}
+
 static void check_numbers(checker *c)
 {
     const plait_config *cfg = c->cfg;
@@ -377,6 +394,7 @@ static void check_numbers(checker *c)
     if (cfg->precision.dtype == PLAIT_FP64 && cfg->device.kernels == PLAIT_KERNELS_CPU)
         clash(c, "device.kernels", "cpu has no fp64 (precision.dtype): take ref or auto");
 
+    check_backend(c);
     check_loss_scale(c);
     if (cfg->lr.style != PLAIT_LR_CONSTANT)
         check_decay(c);

@@ -28,7 +28,7 @@ static inline double plait_fixed_limit(int64_t n)
 }
 
 /* x to the nearest k, ties to even; false (and k 0) when |x| is not below the limit, or x is not a number. */
-static inline bool plait_fixed_from(double x, double limit, int64_t *k)
+PLAIT_HOST_DEVICE static inline bool plait_fixed_from(double x, double limit, int64_t *k)
 {
     /* Adding 1.5 2^52 leaves the rounded integer in the low bits: what vectors without a conversion to int64 do too. */
     const double magic = 0x1.8p52, shifted = x * PLAIT_FIXED_ONE + magic;
@@ -43,7 +43,7 @@ static inline bool plait_fixed_from(double x, double limit, int64_t *k)
 }
 
 /* k 2^-43 as fp32, rounded once. */
-static inline float plait_fixed_to_float(int64_t k)
+PLAIT_HOST_DEVICE static inline float plait_fixed_to_float(int64_t k)
 {
     return (float)k * (float)(1 / PLAIT_FIXED_ONE);
 }
@@ -54,7 +54,7 @@ __extension__ typedef unsigned __int128 plait_fixed_squares;
 /* Magnitudes below this may be squared. A sum has to stay below 2^126 of its units: a norm of 2^20. */
 #define PLAIT_FIXED_MOST_SQUARED ((int64_t)1 << 55)
 
-static inline bool plait_fixed_squares_fit(plait_fixed_squares sum)
+PLAIT_HOST_DEVICE static inline bool plait_fixed_squares_fit(plait_fixed_squares sum)
 {
     return sum >> 126 == 0;
 }

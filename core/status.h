@@ -17,6 +17,12 @@
 
 #define PLAIT_MUST_USE           __attribute__((warn_unused_result))
 #define PLAIT_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+/* Small functions that kernels for GPUs use too. */
+#ifdef __CUDACC__
+#define PLAIT_HOST_DEVICE __host__ __device__
+#else
+#define PLAIT_HOST_DEVICE
+#endif
 
 PLAIT_BEGIN_DECLS
 

@@ -12,6 +12,8 @@
  *  - `dx` is written; `dw`, `db` are added to (micro-batches share them); where noted an output may alias an input.
  *    A backward function accepts dx or dw (with db) NULL and then leaves that part out.
  *  - Sums go to a wider or wide lane in an order fixed by the shapes, whatever the number of threads.
+ *  - Tensors, and the sums and flags that an operation adds to, lie in the memory of the table's backend
+ * (kernels/backend.h).
  *  - Everything is checked before a run (plait_kernels_find, the model's shapes); a function fails only when its
  * library does.
  */
@@ -26,6 +28,7 @@
 PLAIT_BEGIN_DECLS
 
 struct plait_kernels;
+struct plait_backend;
 
 /* Where and with what a kernel runs. */
 typedef struct plait_exec {
@@ -35,6 +38,7 @@ typedef struct plait_exec {
     void *scratch;        /* for the kernel alone, during one call; kernels size their tiles to it */
     size_t scratch_bytes; /* device.workspace */
     int threads;
+    const struct plait_backend *backend; /* where its tensors lie (kernels/backend.h); NULL: in the host's memory */
 } plait_exec;
 
 /* C (m, n) = op(A) op(B) + beta C + bias; op(X) = X or its transpose, beta 0 or 1.
@@ -211,7 +215,8 @@ typedef struct plait_kernels {
                                   int32_t *overflow);
 
     /* *out = 64 bits that stand for the bytes of a matrix: XXH3_64bits of each row, with the hash of the rows before it
-     * as the seed (0 at first). x: `rows` rows of row_bytes bytes, one every `stride` bytes */
+     * as the seed (0 at first). x: `rows` rows of row_bytes bytes, one every `stride` bytes. For people: *out is in
+     * host memory and there when the call returns. */
     plait_status (*hash)(const plait_exec *ex, uint64_t *out, const void *x, int64_t rows, size_t row_bytes,
                          size_t stride);
 
@@ -267,6 +272,15 @@ typedef struct plait_kernels {
  * PLAIT_UNSUPPORTED that names table and type (fp16 on ref, fp64 on cpu, avx512 on a processor without it). */
 PLAIT_MUST_USE plait_status plait_kernels_find(plait_kernels_choice choice, plait_isa isa, plait_dtype dtype,
                                                const plait_kernels **out);
+
+/* Table and backend of device.backend (auto: the host), device.kernels, device.isa and precision.dtype. What this build
+ * or machine does not have is a PLAIT_UNSUPPORTED that says so. */
+PLAIT_MUST_USE plait_status plait_device_find(const plait_config *cfg, const plait_kernels **kernels,
+                                              const struct plait_backend **backend);
+/* GPUs of this node that this build can use. */
+int plait_device_count(void);
+/* The libraries for GPUs that are linked, for people; "none". */
+void plait_device_versions(char *text, size_t size);
 
 /* The table that computes nothing: tells of each call (kernels/plan/plan.h). One for each dtype of a model; never
  * fails. */

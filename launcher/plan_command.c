@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "launcher/commands.h"
 #include "launcher/knobs.h"
 #include "launcher/machine_file.h"
@@ -65,6 +66,8 @@ static plait_status show(const options *o)
     plait_status st = PLAIT_OK;
     plait_machine machine = {0};
     plait_planned plan = {0};
+    if (o->html)
+        PLAIT_TRY(plait_file_check_writable(o->html));
     if (o->machine)
         PLAIT_TRY(plait_machine_read(o->machine, &machine));
     const plait_plan_request request = {.path = o->words[0],

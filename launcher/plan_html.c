@@ -102,6 +102,12 @@ static void put_memory(const plait_planned *p, FILE *out)
         plait_html_format(out, "On the host, each: %s bytes (the text).", plait_grouped(p->host_bytes));
         fputs("</p>\n", out);
     }
+    if (plait_plan_beside_gpu(&p->plan) > 0) {
+        fputs("<p class=\"note\">", out);
+        plait_html_format(out, "On the host, at most: %s bytes (what goes to and from a GPU).",
+                          plait_grouped(plait_plan_beside_gpu(&p->plan)));
+        fputs("</p>\n", out);
+    }
     put_memory_table(p, out);
     fputs(
         "<p class=\"note\">Bytes, to the last one as a run takes them; ranks that hold the same share a row. Computes "

@@ -21,10 +21,15 @@ static void print_memory(const plait_planned *p, const plait_rank_class *c, FILE
     for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
         fprintf(out, "\"%s\":%zu,", plait_mem_kind_name((plait_mem_kind)kind), c->bytes[kind]);
     fprintf(out, "\"total\":%zu},\"host\":", c->total);
-    if (p->host_bytes < 0)
+    if (p->host_bytes < 0) {
         fputs("null}", out);
-    else
-        fprintf(out, "{\"%s\":%lld}}", plait_mem_kind_name(PLAIT_MEM_WORK), (long long)p->host_bytes);
+    } else {
+        fprintf(out, "{\"%s\":%lld", plait_mem_kind_name(PLAIT_MEM_WORK),
+                (long long)p->host_bytes + (long long)c->host_bytes);
+        if (c->host_staging > 0)
+            fprintf(out, ",\"%s\":%zu", plait_mem_kind_name(PLAIT_MEM_COMM), c->host_staging);
+        fputs("}}", out);
+    }
 }
 
 static void print_peaks(const plait_rank_class *c, FILE *out)

@@ -20,6 +20,16 @@ static void print_class(const plait_rank_class *c, FILE *out)
     fprintf(out, " %17s\n", plait_grouped((int64_t)c->total));
 }
 
+int64_t plait_plan_beside_gpu(const plait_rank_plan *p)
+{
+    size_t most = 0;
+    for (int i = 0; i < p->num_classes; i++) {
+        const size_t beside = p->classes[i].host_bytes + p->classes[i].host_staging;
+        most = beside > most ? beside : most;
+    }
+    return (int64_t)most;
+}
+
 void plait_plan_print_memory(const plait_rank_plan *p, int64_t host_bytes, FILE *out)
 {
     fprintf(out, "bytes of each rank:\n  ranks      first         %15s", "computes with");
@@ -30,6 +40,9 @@ void plait_plan_print_memory(const plait_rank_plan *p, int64_t host_bytes, FILE 
         print_class(&p->classes[i], out);
     if (host_bytes >= 0)
         fprintf(out, "  on the host, each: %s (the text)\n", plait_grouped(host_bytes));
+    const int64_t beside = plait_plan_beside_gpu(p);
+    if (beside > 0)
+        fprintf(out, "  on the host, at most: %s (what goes to and from a GPU)\n", plait_grouped(beside));
 }
 
 /* Of the class that holds most: the others differ by what their stage has in flight. */

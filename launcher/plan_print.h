@@ -17,6 +17,8 @@ void plait_plan_print_topology(const plait_planned *p, FILE *out);
 void plait_plan_print_memory(const plait_rank_plan *p, int64_t host_bytes, FILE *out);
 void plait_plan_print_verdict(const plait_planned *p, FILE *out);
 void plait_plan_print_peaks(const plait_planned *p, FILE *out);
+/* Host bytes beside the tensors of a GPU, on the rank that has most of them; 0 where tensors are on the host. */
+int64_t plait_plan_beside_gpu(const plait_rank_plan *p);
 
 /* One object on one line, "version" 1. */
 void plait_plan_print_json(const plait_planned *p, FILE *out);

@@ -7,6 +7,7 @@
 #include "launcher/flops.h"
 #include "launcher/training.h"
 #include "models/registry.h"
+#include "parallel/device.h"
 
 static plait_status load(plait_planned *p, const plait_plan_request *r, const char *const *more, int num_more)
 {
@@ -43,6 +44,8 @@ plait_status plait_planned_init(plait_planned *p, const plait_plan_request *r, c
     if (p->world == 0)
         PLAIT_TRY(plait_config_natural_world(&p->cfg, &p->world));
     PLAIT_TRY(plait_config_resolve(&p->cfg, p->world));
+    /* auto as a run on this machine has it; each rank with a GPU of its own, wherever that is. */
+    PLAIT_TRY(plait_device_settle(&p->cfg, (plait_device_room){plait_device_count() > 0, true}));
     PLAIT_TRY(look_at_text(p, &shape));
     return plait_rank_plan_init(&p->plan, &p->cfg, p->world, plait_model_find(p->cfg.model.arch), &shape, r->machine);
 }

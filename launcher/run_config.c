@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "launcher/usage.h"
+#include "parallel/device.h"
 
 /* The line of rank 0's text that this rank's lacks, in `line`; false when the texts are equal. */
 static bool first_difference(const char *root, const char *mine, char *line, size_t size)
@@ -76,6 +77,13 @@ plait_status plait_run_threads(plait_world *world, int64_t *threads)
     return PLAIT_OK;
 }
 
+static plait_status settle_device(plait_world *world, plait_config *cfg)
+{
+    plait_device_room room;
+    PLAIT_TRY(plait_device_room_of(world, &room));
+    return plait_comm_agree(world->comm, plait_device_settle(cfg, room));
+}
+
 plait_status plait_run_config(plait_world *world, plait_config *cfg, const char *path, const char *const *overrides,
                               int num_overrides)
 {
@@ -91,6 +99,7 @@ plait_status plait_run_config(plait_world *world, plait_config *cfg, const char 
     if (world->rank == 0)
         plait_config_print_idle(cfg, stderr);
 
+    PLAIT_TRY(settle_device(world, cfg));
     PLAIT_TRY(plait_run_threads(world, &cfg->device.threads));
     plait_comm_set_timeout(cfg->comm.timeout_minutes * 60);
 

@@ -70,12 +70,12 @@ int plait_stop_requested(void)
     return requested;
 }
 
-plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, bool failed, int *reason)
+plait_status plait_stop_agree(plait_comm *world, bool failed, int *reason)
 {
     double mine = failed ? PLAIT_STOP_FAILURE : requested, any;
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, &mine, &any, 1, PLAIT_FP64);
     op.reduction = PLAIT_MAX;
-    PLAIT_TRY(plait_comm_run(world, &op, ex));
+    PLAIT_TRY(plait_comm_run(world, &op, NULL));
     *reason = (int)any;
     return PLAIT_OK;
 }

@@ -18,7 +18,7 @@ int plait_stop_requested(void);
 /* A signal on any rank is one for all, and so is a failure that one rank has met and kept for later. *reason: the
  * signal's number, PLAIT_STOP_FAILURE, or 0. Collective. */
 enum { PLAIT_STOP_FAILURE = 1000 };
-PLAIT_MUST_USE plait_status plait_stop_agree(plait_comm *world, const plait_exec *ex, bool failed, int *reason);
+PLAIT_MUST_USE plait_status plait_stop_agree(plait_comm *world, bool failed, int *reason);
 
 PLAIT_END_DECLS
 #endif

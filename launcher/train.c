@@ -160,8 +160,7 @@ static plait_status train(run *r)
     plait_stop_install();
     for (int64_t step = 1; step <= iterations && !stop; step++) {
         PLAIT_TRY(train_step(r, step));
-        PLAIT_TRY(plait_stop_agree(r->world->comm, plait_engine_exec(r->training.engine), r->output_status != PLAIT_OK,
-                                   &stop));
+        PLAIT_TRY(plait_stop_agree(r->world->comm, r->output_status != PLAIT_OK, &stop));
         if (interval > 0 && !stop && (step % interval == 0 || step == iterations))
             PLAIT_TRY(evaluate(r, step));
     }

@@ -1,4 +1,5 @@
 /* The front of communication: checks, counts, queues, waits. */
+#include "kernels/backend.h"
 #include "parallel/comm_impl.h"
 
 #include <assert.h>
@@ -279,6 +280,11 @@ plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_byte
     return PLAIT_OK;
 }
 
+plait_status plait_comm_reserve_device(plait_comm *c, size_t bytes, plait_ledger *ledger)
+{
+    return c->carrier ? c->carrier->reserve(c, bytes, ledger) : PLAIT_OK;
+}
+
 /* ---- start ---- */
 
 static bool is_integer(plait_dtype dtype)
@@ -368,7 +374,7 @@ static plait_status check(const plait_comm *c, const plait_comm_op *op)
     if (c->path == PLAIT_COMM_PATH_PLAN)
         return PLAIT_OK;
     PLAIT_TRY(plait_comm_math_ready(op));
-    if (c->size > 1 && !is_message(op->kind) && op->count > 0 && c->staging.total == 0)
+    if (c->size > 1 && !c->carrier && !is_message(op->kind) && op->count > 0 && c->staging.total == 0)
         PLAIT_FAIL(INTERNAL, "group %s: %s of %lld elements before staging memory was reserved", c->name, what,
                    (long long)op->count);
     return PLAIT_OK;
@@ -379,7 +385,35 @@ static int64_t op_bytes(const plait_comm_op *op)
     return op->kind == PLAIT_COMM_BARRIER ? 0 : op->count * (int64_t)plait_dtype_size(op->dtype);
 }
 
-static void count_traffic(plait_comm *c, const plait_comm_op *op)
+void plait_comm_own_counts(const plait_comm *c, const plait_comm_op *op, int64_t *in, int64_t *out)
+{
+    const int64_t own = has_parts(op->kind)
+                            ? plait_comm_part_begin(c, op, c->rank + 1) - plait_comm_part_begin(c, op, c->rank)
+                            : op->count;
+    *in = op->kind == PLAIT_COMM_ALL_GATHER ? own : op->count;
+    *out = op->kind == PLAIT_COMM_REDUCE_SCATTER ? own : op->count;
+}
+
+size_t plait_comm_converted_part(int64_t n, plait_dtype dtype)
+{
+    return round_up((size_t)n * plait_dtype_size(dtype), PLAIT_MEM_ALIGN);
+}
+
+size_t plait_comm_converted_bytes(const plait_comm *c, const plait_comm_op *op)
+{
+    int64_t in, out;
+    plait_comm_own_counts(c, op, &in, &out);
+    return (op->dtype != op->wire ? plait_comm_converted_part(in, op->wire) : 0) +
+           (op->result != op->wire || op->accumulate ? plait_comm_converted_part(out, op->wire) : 0) +
+           (op->result != op->wire && op->accumulate ? plait_comm_converted_part(out, op->result) : 0);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void count_traffic(plait_comm *c, const plait_comm_op *op, bool of_tensors)
 {
     if (c->size == 1)
         return;
@@ -388,17 +422,20 @@ static void count_traffic(plait_comm *c, const plait_comm_op *op)
     if (is_message(op->kind) || op->kind == PLAIT_COMM_BARRIER)
         return;
     size_t staged = (size_t)op->count * plait_comm_staged_size(op);
-    if (staged > c->traffic.largest)
-        c->traffic.largest = staged;
+    c->traffic.largest = larger(c->traffic.largest, staged);
+    if (of_tensors)
+        c->traffic.converted = larger(c->traffic.converted, plait_comm_converted_bytes(c, op));
+    else
+        c->traffic.largest_host = larger(c->traffic.largest_host, staged);
 }
 
-static void add_task(plait_comm *c, plait_request *req, const plait_comm_op *op)
+static void add_task(plait_comm *c, plait_request *req, const plait_comm_op *op, bool device)
 {
     plait_comm_task *t = pool.free_tasks;
     pool.free_tasks = t->next;
     pool.num_free_tasks--;
     pool.open_tasks++;
-    *t = (plait_comm_task){.op = *op, .request = req};
+    *t = (plait_comm_task){.op = *op, .request = req, .device = device};
     for (int i = 0; i < PLAIT_COMM_PIECES; i++)
         t->pieces[i] = MPI_REQUEST_NULL;
     req->open++;
@@ -416,7 +453,7 @@ static plait_request *take_request(plait_comm *c, plait_comm_kind kind)
 {
     plait_request *req = pool.free_requests;
     pool.free_requests = req->next_free;
-    *req = (plait_request){.comm = c, .kind = kind};
+    *req = (plait_request){.comm = c, .kind = kind, .event = req->event};
     return req;
 }
 
@@ -436,7 +473,7 @@ static plait_status start_planned(plait_comm *c, const plait_comm_op *ops, int n
 plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, const plait_exec *after,
                               plait_request **out)
 {
-    (void)after; /* the CPU has one stream: what it was given is done */
+    const bool device = after && plait_backend_of(after)->device;
     *out = NULL;
     for (int i = 0; i < n; i++)
         PLAIT_TRY(check(c, &ops[i]));
@@ -445,20 +482,24 @@ plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, co
         PLAIT_FAIL(INTERNAL, "group %s: %d operations more, with %d of %d open", c->name, n,
                    MAX_TASKS - pool.num_free_tasks, MAX_TASKS);
     for (int i = 0; i < n; i++)
-        count_traffic(c, &ops[i]);
+        count_traffic(c, &ops[i], after != NULL);
     for (int i = 0; i < n && c->path == PLAIT_COMM_PATH_SELF; i++)
-        PLAIT_TRY(plait_comm_self_run(&ops[i]));
+        PLAIT_TRY(device ? plait_comm_self_run_device(&ops[i], after) : plait_comm_self_run(&ops[i]));
     if (c->path == PLAIT_COMM_PATH_PLAN)
         return start_planned(c, ops, n, out);
     if (local || n == 0)
         return PLAIT_OK;
 
+    /* Staged: the host copies as soon as it gets round to it, so what it copies has to be there. */
+    if (device && !c->carrier)
+        PLAIT_TRY(plait_comm_finish(c, after));
     plait_request *req = take_request(c, ops[0].kind);
-    for (int i = 0; i < n; i++)
-        add_task(c, req, &ops[i]);
     *out = req;
-    PLAIT_TRY(plait_comm_progress());
-    return PLAIT_OK;
+    if (device && c->carrier)
+        return c->carrier->start(c, ops, n, after, req);
+    for (int i = 0; i < n; i++)
+        add_task(c, req, &ops[i], device);
+    return plait_comm_progress();
 }
 
 /* ---- progress ---- */
@@ -496,6 +537,9 @@ static plait_status advance_messages(plait_comm *c)
 
 plait_status plait_comm_progress(void)
 {
+    for (plait_comm *c = all_comms; c; c = c->next)
+        if (c->carrier)
+            PLAIT_TRY(c->carrier->check(c));
     if (pool.open_tasks == 0)
         return PLAIT_OK;
     for (plait_comm *c = all_comms; c; c = c->next) {
@@ -582,7 +626,6 @@ static bool stalled(const plait_comm *c, uint64_t *moves, double *since)
 
 plait_status plait_request_wait(plait_request **req, const plait_exec *before)
 {
-    (void)before; /* one stream: it runs on when this returns */
     plait_request *r = *req;
     if (!r)
         return PLAIT_OK;
@@ -601,10 +644,27 @@ plait_status plait_request_wait(plait_request **req, const plait_exec *before)
     }
     if (c->path == PLAIT_COMM_PATH_PLAN)
         plait_comm_plan_wait(r->planned);
+    if (c->carrier && before && plait_backend_of(before)->device)
+        PLAIT_TRY(c->carrier->wait(r, before));
     r->next_free = pool.free_requests;
     pool.free_requests = r;
     *req = NULL;
     return PLAIT_OK;
+}
+
+plait_status plait_comm_finish(plait_comm *c, const plait_exec *ex)
+{
+    double since = now();
+    for (bool idle = false;;) {
+        PLAIT_TRY(plait_backend_of(ex)->is_idle(ex, &idle));
+        if (idle)
+            return plait_finish(ex);
+        PLAIT_TRY(plait_comm_progress());
+        if (now() - since > timeout_seconds)
+            PLAIT_FAIL(PEER, "group %s (%d ranks): the device has not come to the end of its work for %.3g s", c->name,
+                       c->size, timeout_seconds);
+        give_way(0);
+    }
 }
 
 plait_status plait_comm_run(plait_comm *c, const plait_comm_op *op, const plait_exec *ex)

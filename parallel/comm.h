@@ -1,8 +1,10 @@
 /* parallel/comm.h: communication inside groups of ranks.
  *
  * Everything is a request: start says what is to happen, wait makes sure that it has. Backends: `self` (a group of one:
- * copies), `mpi` (host buffers: a shared window inside a node, point to point between nodes), `plan` (counts, no ranks,
- * no memory is touched). All members of a group start the same operations in the same order.
+ * copies), `mpi` (host buffers: a shared window inside a node, point to point between nodes), `staged` (buffers of a
+ * GPU: as mpi, through pinned host memory; ranks may share a GPU), `nccl` (buffers of a GPU, a GPU a rank), `plan`
+ * (counts, no ranks, no memory is touched). All members of a group start the same operations in the same order, and
+ * groups that share ranks in one order too.
  *
  * MPI makes no progress by itself and a blocking MPI call starves other ranks of the core: every wait is non-blocking +
  * test + yield or nap and moves all open requests of the process, so waiting for one group cannot block another.
@@ -67,7 +69,8 @@ static inline plait_comm_op plait_comm_make(plait_comm_kind kind, const void *in
 const char *plait_comm_kind_name(plait_comm_kind kind); /* "all_reduce", ... */
 
 /* Starts n operations as one group (batched point to point). The buffers belong to the request until it has been waited
- * for. `after`: the operations come after what this exec's stream has been given so far. */
+ * for. `after`: the exec in whose backend's memory the buffers are; the operations come after what its stream has been
+ * given so far. NULL: they are in the host's memory, whatever tensors are in. */
 PLAIT_MUST_USE plait_status plait_comm_start(plait_comm *c, const plait_comm_op *ops, int n, const plait_exec *after,
                                              plait_request **out);
 /* What `before`'s stream is given from now on comes after the request. Frees it, sets *req NULL; NULL is waited for.
@@ -76,6 +79,9 @@ PLAIT_MUST_USE plait_status plait_comm_start(plait_comm *c, const plait_comm_op 
 PLAIT_MUST_USE plait_status plait_request_wait(plait_request **req, const plait_exec *before);
 /* Moves all open requests a little; cheap. Called between kernels. */
 PLAIT_MUST_USE plait_status plait_comm_progress(void);
+
+/* Waits until the exec's stream has done what it was given, moving all open requests and keeping the time-out. */
+PLAIT_MUST_USE plait_status plait_comm_finish(plait_comm *c, const plait_exec *ex);
 
 /* start and wait in one; after a PLAIT_PEER the buffers still belong to the operation: the process has to end */
 PLAIT_MUST_USE plait_status plait_comm_run(plait_comm *c, const plait_comm_op *op, const plait_exec *ex);
@@ -92,6 +98,8 @@ typedef struct plait_traffic {
     /* Bytes of the largest collective so far as it travels, at the output's width where that is larger and the sum
      * travels on (all-reduce, reduce): what staging has to hold to do it in one round. */
     size_t largest;
+    size_t largest_host; /* of operations of host memory alone, whatever tensors are in */
+    size_t converted;    /* most bytes that one operation needs where the library of a device does not convert or add */
 } plait_traffic;
 plait_traffic plait_comm_traffic(const plait_comm *c);
 void plait_comm_traffic_reset(plait_comm *c);
@@ -107,6 +115,9 @@ size_t plait_comm_staging_bytes(const plait_comm *c, size_t largest, size_t chun
 bool plait_comm_is_shared(const plait_comm *c);
 PLAIT_MUST_USE plait_status plait_comm_reserve(plait_comm *c, size_t largest, size_t chunk_bytes, plait_tier tier,
                                                plait_ledger *ledger);
+/* Device bytes for operations of NCCL that convert or add (plait_traffic.converted), written into the ledger as
+ * communication. Once, after plait_groups_attach. */
+PLAIT_MUST_USE plait_status plait_comm_reserve_device(plait_comm *c, size_t bytes, plait_ledger *ledger);
 
 /* ---- the world ---- */
 
@@ -144,10 +155,17 @@ void plait_world_abort(plait_world *w, int exit_code) __attribute__((noreturn));
 PLAIT_MUST_USE plait_status plait_comm_agree(plait_comm *c, plait_status mine);
 /* Whether this rank's last failure came from an agreement: then every rank has the same record and leaves in order. */
 bool plait_comm_agreed(void);
+/* The least `mine` of all ranks; blocking. For set-up. */
+PLAIT_MUST_USE plait_status plait_comm_least(plait_comm *c, int64_t mine, int64_t *least);
 /* Host bytes from root to all; blocking. For set-up. */
 PLAIT_MUST_USE plait_status plait_comm_broadcast_bytes(plait_comm *c, void *bytes, size_t n, int root);
 
 /* ---- groups ---- */
+
+/* Pinned memory through which tensors of a device are staged: a block for collectives, and two for the messages of each
+ * of a pipeline's two groups. */
+#define PLAIT_COMM_BOUNCE   ((size_t)1 << 20)
+#define PLAIT_GROUPS_BOUNCE (5 * PLAIT_COMM_BOUNCE)
 
 typedef struct plait_groups {
     plait_comm *world, *tensor, *data;
@@ -159,6 +177,14 @@ typedef struct plait_groups {
 PLAIT_MUST_USE plait_status plait_groups_create(plait_world *w, const plait_topology *topo, plait_groups *out);
 /* The same groups of a rank that does not exist, over the `plan` backend. */
 PLAIT_MUST_USE plait_status plait_groups_create_plan(const plait_topology *topo, plait_groups *out);
+/* The library that carries them between GPUs, for people: "NCCL 2.27.7", or "none". */
+void plait_comm_device_versions(char *text, size_t size);
+/* Tensors are in the memory of a GPU from now on: what carries them, nccl or staged. copies: an exec of that backend
+ * with a stream of its own; bounce (staged): PLAIT_GROUPS_BOUNCE bytes of pinned memory; few_bytes (nccl):
+ * PLAIT_MEM_ALIGN bytes of the device, for the first contact. All but few_bytes outlive the groups. Collective over the
+ * world. */
+PLAIT_MUST_USE plait_status plait_groups_attach(plait_groups *g, plait_comm_choice carrier, const plait_exec *copies,
+                                                void *bounce, void *few_bytes);
 void plait_groups_destroy(plait_groups *g);
 
 /* Who hears what groups of a plan do, in this thread: the groups of one say nothing. `request` is the number of the

@@ -7,7 +7,9 @@
  * comm_message.c  send and receive
  * comm_window.c   collectives of a group inside one node, through shared memory
  * comm_p2p.c      the same collectives over messages, for groups that span nodes
+ * comm_buffer.c   where the buffers of these are read and written
  * comm_math.c     conversion and summation of host buffers
+ * comm_nccl.c     operations on a GPU's buffers by NCCL
  *
  * A started operation is a task. Collectives of a group stand in one queue and only its head moves; messages stand in a
  * list and all of them move. A request counts its unfinished tasks. Tasks and requests come from fixed pools: nothing
@@ -46,6 +48,7 @@ typedef struct plait_comm_task {
     plait_comm_op op;
     plait_request *request;
     struct plait_comm_task *next;
+    bool device; /* its buffers are in a device's memory */
     /* a collective: done in rounds, each of a few phases */
     int64_t round, rounds;
     int phase;
@@ -65,6 +68,7 @@ struct plait_request {
     int64_t bytes;
     int open;    /* unfinished tasks */
     int planned; /* of a plan: the number of its start */
+    void *event; /* of NCCL: made when it is first needed, kept with the record */
     plait_request *next_free;
 };
 
@@ -77,6 +81,7 @@ plait_comm_staging plait_comm_staging_make(int size, size_t largest, size_t chun
 
 struct plait_comm_window;
 struct plait_comm_panels;
+struct plait_comm_carrier;
 
 struct plait_comm {
     char name[32];
@@ -100,6 +105,14 @@ struct plait_comm {
     const void **sources; /* [size], scratch for sums */
     struct plait_comm_window *window;
     struct plait_comm_panels *panels;
+
+    /* where tensors are in a device's memory */
+    const struct plait_comm_carrier *carrier; /* NULL: the host */
+    struct plait_comm_nccl *nccl;             /* of that carrier */
+    const plait_exec *copies;
+    void *bounce;            /* for collectives; the process has one */
+    char *message_bounce[2]; /* for a message out, and one in: groups of the pipeline alone have them */
+    plait_comm_task *message_in_bounce[2];
     plait_comm *next; /* all groups over MPI of this process */
 };
 
@@ -118,6 +131,13 @@ void plait_comm_rank_text(const plait_comm *c, int rank, char *text, size_t size
 void plait_comm_piece_of(const plait_comm *c, const plait_comm_task *t, int q, int64_t *begin, int64_t *end);
 int64_t plait_comm_part_begin(const plait_comm *c, const plait_comm_op *op, int q);
 int64_t plait_comm_largest_part(const plait_comm *c, const plait_comm_op *op);
+/* Bytes that an operation needs beside its buffers where what carries it neither converts nor adds: its input and its
+ * output as they travel, each if that is not how they are. */
+size_t plait_comm_converted_bytes(const plait_comm *c, const plait_comm_op *op);
+/* Of n elements in them, aligned. */
+size_t plait_comm_converted_part(int64_t n, plait_dtype dtype);
+/* Elements that go in and come out of an operation on this rank. */
+void plait_comm_own_counts(const plait_comm *c, const plait_comm_op *op, int64_t *in, int64_t *out);
 /* Bytes an element takes in staging memory: what travels to the owner and, for a reduction whose result travels on,
  * what travels back. */
 size_t plait_comm_staged_size(const plait_comm_op *op);
@@ -125,6 +145,8 @@ size_t plait_comm_staged_size(const plait_comm_op *op);
 /* ---- comm_self.c ---- */
 
 PLAIT_MUST_USE plait_status plait_comm_self_run(const plait_comm_op *op);
+/* On tensors of a device, in the order of the exec's stream. */
+PLAIT_MUST_USE plait_status plait_comm_self_run_device(const plait_comm_op *op, const plait_exec *ex);
 
 /* ---- comm_plan.c ---- */
 
@@ -153,6 +175,41 @@ void plait_comm_p2p_destroy(plait_comm *c);
 int64_t plait_comm_p2p_rounds(const plait_comm *c, const plait_comm_op *op);
 PLAIT_MUST_USE plait_status plait_comm_p2p_advance(plait_comm *c, plait_comm_task *t, bool *finished);
 bool plait_comm_p2p_lags(const plait_comm *c, const plait_comm_task *t, int q);
+
+/* ---- comm_buffer.c ---- */
+
+/* dst[n], of the wire type and in the host's memory, = in[at, at + n). */
+PLAIT_MUST_USE plait_status plait_comm_read(const plait_comm *c, const plait_comm_task *t, void *dst, int64_t at,
+                                            int64_t n);
+/* out[at, at + n) = src[n], of `dtype` and in the host's memory, or += where the operation accumulates. */
+PLAIT_MUST_USE plait_status plait_comm_write(const plait_comm *c, const plait_comm_task *t, int64_t at, const void *src,
+                                             plait_dtype dtype, int64_t n);
+/* out[at, at + n) = the sum over c->sources (which it may move on), or += */
+PLAIT_MUST_USE plait_status plait_comm_write_sum(const plait_comm *c, const plait_comm_task *t, int64_t at, int64_t n);
+
+/* ---- comm_nccl.c ---- */
+
+/* What carries tensors of a device without the host. */
+struct plait_comm_carrier {
+    /* n operations as one group, after what `after` has been given. */
+    plait_status (*start)(plait_comm *c, const plait_comm_op *ops, int n, const plait_exec *after, plait_request *req);
+    /* What `before` is given from now on comes after the request. */
+    plait_status (*wait)(const plait_request *req, const plait_exec *before);
+    /* Whether an operation has failed since: then all communicators of the process are aborted. */
+    plait_status (*check)(plait_comm *c);
+    /* Device bytes for operations that it does not do as they are. */
+    plait_status (*reserve)(plait_comm *c, size_t bytes, plait_ledger *ledger);
+    void (*destroy)(plait_comm *c);
+};
+
+int plait_comm_nccl_version(void); /* 22707: 2.27.7 */
+/* A communicator of NCCL with a stream, for the world (c->copies is set), then for groups of it; those of one rank get
+ * none. Collective over the world. */
+PLAIT_MUST_USE plait_status plait_comm_nccl_attach_world(plait_comm *world);
+PLAIT_MUST_USE plait_status plait_comm_nccl_attach(plait_comm *c, plait_comm *world);
+/* The first operation of a group; of a pipeline's also the first message each way. few_bytes: PLAIT_MEM_ALIGN bytes of
+ * the device. Collective over the group. */
+PLAIT_MUST_USE plait_status plait_comm_nccl_connect(plait_comm *c, bool messages, void *few_bytes);
 
 /* ---- comm_math.c ---- */
 

@@ -217,6 +217,16 @@ void plait_world_abort(plait_world *w, int exit_code)
 
 /* ---- set-up calls ---- */
 
+plait_status plait_comm_least(plait_comm *c, int64_t mine, int64_t *least)
+{
+    *least = mine;
+    if (c->mpi == MPI_COMM_NULL)
+        return PLAIT_OK;
+    MPI_Request req;
+    PLAIT_TRY_MPI(MPI_Iallreduce(&mine, least, 1, MPI_INT64_T, MPI_MIN, c->mpi, &req));
+    return plait_comm_wait_mpi(c, &req, "minimum", sizeof mine);
+}
+
 plait_status plait_comm_broadcast_bytes(plait_comm *c, void *bytes, size_t n, int root)
 {
     if (root < 0 || root >= c->size)
@@ -321,6 +331,8 @@ void plait_comm_destroy(plait_comm *c)
 {
     if (!c)
         return;
+    if (c->carrier)
+        c->carrier->destroy(c);
     plait_comm_window_destroy(c);
     plait_comm_p2p_destroy(c);
     if (c->mpi != MPI_COMM_NULL)
@@ -382,6 +394,8 @@ done:
 void plait_groups_destroy(plait_groups *g)
 {
     plait_comm *owned[] = {g->kv, g->embedding, g->pipe_grad, g->pipe_act, g->data, g->tensor};
+    if (g->world && g->world->carrier)
+        g->world->carrier->destroy(g->world); /* the world's group goes on */
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         plait_comm_destroy(owned[i]);
     if (g->world && g->world->path == PLAIT_COMM_PATH_PLAN)

@@ -172,7 +172,7 @@ static plait_status post_parts(plait_comm *c, plait_comm_task *t)
         int q = (c->rank + i) % c->size; /* not all to rank 0 first */
         int64_t n = length_of(c, t, q, &begin);
         void *piece = place(c, op, c->panels->send, op->wire, q);
-        PLAIT_TRY(plait_comm_convert(piece, op->wire, plait_at(op->in, op->dtype, begin), op->dtype, n));
+        PLAIT_TRY(plait_comm_read(c, t, piece, begin, n));
         if (n > 0 && sends_part(op, c->rank, q))
             PLAIT_TRY(post(c, true, q, PLAIT_COMM_TAG_PARTS, piece, n, op->wire));
     }
@@ -193,7 +193,7 @@ static plait_status make_sum(plait_comm *c, plait_comm_task *t)
     int64_t within = begin - plait_comm_part_begin(c, op, c->rank);
     void *own = place(c, op, p->send, op->wire, c->rank);
     if (op->kind == PLAIT_COMM_ALL_GATHER) {
-        PLAIT_TRY(plait_comm_convert(p->result, op->wire, plait_at(op->in, op->dtype, within), op->dtype, n));
+        PLAIT_TRY(plait_comm_read(c, t, p->result, within, n));
         return PLAIT_OK;
     }
     if (op->kind == PLAIT_COMM_BROADCAST) {
@@ -203,10 +203,8 @@ static plait_status make_sum(plait_comm *c, plait_comm_task *t)
     }
     for (int q = 0; q < c->size; q++)
         c->sources[q] = q == c->rank ? own : place(c, op, p->recv, op->wire, q);
-    bool scatter = op->kind == PLAIT_COMM_REDUCE_SCATTER;
-    PLAIT_TRY(plait_comm_reduce(op, c->sources, c->size, scatter ? plait_at(op->out, op->result, within) : p->result, n,
-                                scatter && op->accumulate));
-    return PLAIT_OK;
+    return op->kind == PLAIT_COMM_REDUCE_SCATTER ? plait_comm_write_sum(c, t, within, n)
+                                                 : plait_comm_reduce(op, c->sources, c->size, p->result, n, false);
 }
 
 static plait_status post_sums(plait_comm *c, plait_comm_task *t)
@@ -236,14 +234,10 @@ static plait_status take_sums(plait_comm *c, plait_comm_task *t)
     bool all_mine = op->kind == PLAIT_COMM_BROADCAST && c->rank == op->peer;
     for (int q = 0; q < c->size && !nothing; q++) {
         int64_t begin, n = length_of(c, t, q, &begin);
-        void *to = plait_at(op->out, op->result, begin);
         const void *from = q == c->rank ? p->result : place(c, op, p->recv, dtype, q);
         if (all_mine)
             from = place(c, op, p->send, dtype, q);
-        if (op->accumulate)
-            PLAIT_TRY(plait_comm_accumulate(to, from, op->result, n));
-        else
-            PLAIT_TRY(plait_comm_convert(to, op->result, from, dtype, n));
+        PLAIT_TRY(plait_comm_write(c, t, begin, from, dtype, n));
     }
     return PLAIT_OK;
 }

@@ -160,13 +160,13 @@ static plait_status pack(const plait_comm *c, const plait_comm_task *t, char *sl
 {
     const plait_comm_op *op = &t->op;
     if (t->rounds == 1) {
-        PLAIT_TRY(plait_comm_convert(slot, op->wire, op->in, op->dtype, op->count));
+        PLAIT_TRY(plait_comm_read(c, t, slot, 0, op->count));
         return PLAIT_OK;
     }
     for (int q = 0; q < c->size; q++) {
         int64_t begin, end;
         plait_comm_piece_of(c, t, q, &begin, &end);
-        PLAIT_TRY(plait_comm_convert(slot, op->wire, plait_at(op->in, op->dtype, begin), op->dtype, end - begin));
+        PLAIT_TRY(plait_comm_read(c, t, slot, begin, end - begin));
         slot += (end - begin) * (int64_t)plait_dtype_size(op->wire);
     }
     return PLAIT_OK;
@@ -178,7 +178,7 @@ static plait_status unpack(const plait_comm *c, const plait_comm_task *t, const 
     for (int q = 0; q < c->size; q++) {
         int64_t begin, end;
         plait_comm_piece_of(c, t, q, &begin, &end);
-        PLAIT_TRY(plait_comm_convert(plait_at(op->out, op->result, begin), op->result, slot, op->wire, end - begin));
+        PLAIT_TRY(plait_comm_write(c, t, begin, slot, op->wire, end - begin));
         slot += (end - begin) * (int64_t)plait_dtype_size(op->wire);
     }
     return PLAIT_OK;
@@ -197,8 +197,7 @@ static plait_status fill(const plait_comm *c, const plait_comm_task *t)
     }
     int64_t begin, end, own = plait_comm_part_begin(c, op, c->rank);
     plait_comm_piece_of(c, t, c->rank, &begin, &end);
-    PLAIT_TRY(plait_comm_convert(slot, op->wire, plait_at(op->in, op->dtype, begin - own), op->dtype, end - begin));
-    return PLAIT_OK;
+    return plait_comm_read(c, t, slot, begin - own, end - begin);
 }
 
 /* Adds the own part's piece over all slots, into the output or where the others fetch it. */
@@ -214,11 +213,8 @@ static plait_status sum(const plait_comm *c, const plait_comm_task *t)
     plait_comm_piece_of(c, t, c->rank, &begin, &end);
     for (int q = 0; q < c->size; q++)
         c->sources[q] = plait_at(slot_of(c, q), op->wire, before);
-    void *to = result_of(c, c->rank);
-    if (scatter)
-        to = plait_at(op->out, op->result, begin - plait_comm_part_begin(c, op, c->rank));
-    PLAIT_TRY(plait_comm_reduce(op, c->sources, c->size, to, end - begin, scatter && op->accumulate));
-    return PLAIT_OK;
+    return scatter ? plait_comm_write_sum(c, t, begin - plait_comm_part_begin(c, op, c->rank), end - begin)
+                   : plait_comm_reduce(op, c->sources, c->size, result_of(c, c->rank), end - begin, false);
 }
 
 static plait_status take_parts(const plait_comm *c, const plait_comm_task *t)
@@ -229,11 +225,7 @@ static plait_status take_parts(const plait_comm *c, const plait_comm_task *t)
         int64_t begin, end;
         plait_comm_piece_of(c, t, q, &begin, &end);
         const char *from = gather ? slot_of(c, q) : result_of(c, q);
-        void *to = plait_at(op->out, op->result, begin);
-        if (op->accumulate)
-            PLAIT_TRY(plait_comm_accumulate(to, from, op->result, end - begin));
-        else
-            PLAIT_TRY(plait_comm_convert(to, op->result, from, gather ? op->wire : op->result, end - begin));
+        PLAIT_TRY(plait_comm_write(c, t, begin, from, gather ? op->wire : op->result, end - begin));
     }
     return PLAIT_OK;
 }

@@ -24,9 +24,41 @@ static plait_status check_limit(const plait_engine *e)
 static plait_status allocate(plait_engine *e)
 {
     PLAIT_TRY(check_limit(e));
+    const plait_backend *b = e->parts.ex.backend;
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
-        PLAIT_TRY(plait_arena_create(plait_host_allocator(), &e->ledger, PLAIT_TIER_DEVICE, (plait_mem_kind)i,
-                                     e->layout.bytes[i], &e->parts.arena[i]));
+        PLAIT_TRY(plait_arena_create(b->tensors, &e->ledger, PLAIT_TIER_DEVICE, (plait_mem_kind)i, e->layout.bytes[i],
+                                     &e->parts.arena[i]));
+    e->parts.staging = e->parts.arena[PLAIT_MEM_WORK];
+    if (e->layout.host_bytes > 0)
+        PLAIT_TRY(plait_arena_create(b->staging, &e->ledger, PLAIT_TIER_HOST, PLAIT_MEM_WORK, e->layout.host_bytes,
+                                     &e->parts.staging));
+    return PLAIT_OK;
+}
+
+/* This rank's device, and the stream that its step runs on. */
+static plait_status open_device(plait_engine *e, const plait_world *world, const plait_kernels *kernels,
+                                const plait_backend *backend)
+{
+    plait_exec *ex = &e->parts.ex;
+    PLAIT_TRY(backend->open(world->local_rank, world->local_size));
+    *ex = e->parts.copies = (plait_exec){.k = kernels, .backend = backend};
+    PLAIT_TRY(backend->stream_create(&ex->stream));
+    return backend->stream_create(&e->parts.copies.stream);
+}
+
+/* What carries tensors, where they are a device's. */
+static plait_status attach(plait_engine *e, const plait_world *world)
+{
+    const plait_config *cfg = e->cfg;
+    if (cfg->device.backend != PLAIT_BACKEND_CUDA)
+        return PLAIT_OK;
+    PLAIT_TRY(plait_comm_agree(world->comm, plait_groups_attach(&e->groups, cfg->comm.backend, &e->parts.copies,
+                                                                e->parts.bounce, e->parts.scalars)));
+    plait_group_comm all[PLAIT_GROUP_COMMS];
+    plait_group_comms(&e->groups, all);
+    for (int i = 0; i < PLAIT_GROUP_COMMS && cfg->comm.backend == PLAIT_COMM_NCCL; i++)
+        PLAIT_TRY(plait_comm_agree(
+            world->comm, plait_comm_reserve_device(all[i].comm, e->layout.converts[all[i].kind], &e->ledger)));
     return PLAIT_OK;
 }
 
@@ -62,14 +94,13 @@ static plait_status reserve_staging(plait_engine *e, const plait_world *world)
     /* Memory may be short on one rank: each group is settled by all before the next. */
     for (int i = 0; i < PLAIT_GROUP_COMMS; i++)
         PLAIT_TRY(plait_comm_agree(world->comm, plait_comm_reserve(all[i].comm, e->layout.largest[all[i].kind], chunk,
-                                                                   PLAIT_TIER_DEVICE, &e->ledger)));
+                                                                   plait_layout_staging_tier(&e->layout), &e->ledger)));
     return PLAIT_OK;
 }
 
-plait_status plait_engine_build(plait_engine *e, const plait_engine_options *o, const plait_kernels *kernels)
+plait_status plait_engine_build(plait_engine *e, const plait_engine_options *o)
 {
-    PLAIT_TRY(plait_parts_build(&e->parts, kernels, o->cfg, &e->topo, &e->groups, o->model, &e->list, &e->schedules,
-                                &o->shape));
+    PLAIT_TRY(plait_parts_build(&e->parts, o->cfg, &e->topo, &e->groups, o->model, &e->list, &e->schedules, &o->shape));
     if (!e->orders)
         return PLAIT_OK;
     plait_zero_order *orders[e->schedules.num_all];
@@ -92,6 +123,18 @@ static plait_status same_kernels(plait_world *world, const plait_kernels *kernel
     return plait_comm_agree(world->comm, st);
 }
 
+/* Sums of ranks' contributions are formed on the host, whatever the tensors are on. */
+static plait_status set_host_exec(const plait_exec *ex)
+{
+    plait_exec host = *ex;
+    if (ex->backend != plait_backend_cpu()) {
+        host = (plait_exec){.threads = 1};
+        PLAIT_TRY(plait_kernels_find(PLAIT_KERNELS_AUTO, PLAIT_ISA_AUTO, PLAIT_FP32, &host.k));
+    }
+    plait_comm_set_exec(&host);
+    return PLAIT_OK;
+}
+
 plait_engine *plait_engine_alloc(const plait_engine_options *o)
 {
     plait_engine *e = calloc(1, sizeof *e);
@@ -110,19 +153,20 @@ plait_status plait_engine_create(plait_world *world, const plait_engine_options 
     plait_status st = PLAIT_OK;
     const plait_config *cfg = o->cfg;
     const plait_kernels *kernels;
+    const plait_backend *backend;
     plait_engine *e = plait_engine_alloc(o);
     if (!e)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the record of the engine");
-    PLAIT_TRY_TO(fail, st,
-                 plait_comm_agree(world->comm, plait_kernels_find(cfg->device.kernels, cfg->device.isa,
-                                                                  cfg->precision.dtype, &kernels)));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plait_device_find(cfg, &kernels, &backend)));
     PLAIT_TRY_TO(fail, st, same_kernels(world, kernels));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, open_device(e, world, kernels, backend)));
     PLAIT_TRY_TO(fail, st, plait_topology_of(cfg, world->size, world->rank, &e->topo));
     PLAIT_TRY_TO(fail, st, plait_groups_create(world, &e->topo, &e->groups));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plait_engine_plan(e, o)));
     PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, allocate(e)));
-    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plait_engine_build(e, o, kernels)));
-    plait_comm_set_exec(&e->parts.ex);
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, plait_engine_build(e, o)));
+    PLAIT_TRY_TO(fail, st, plait_comm_agree(world->comm, set_host_exec(&e->parts.ex)));
+    PLAIT_TRY_TO(fail, st, attach(e, world));
     PLAIT_TRY_TO(fail, st, reserve_staging(e, world));
     *out = e;
     return PLAIT_OK;

@@ -18,11 +18,11 @@ static plait_status give_host_memory(plait_engine *e)
     if (!host)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the samples of a planned step");
     e->dry_memory = host;
-    p->scalars = &host->scalars;
+    p->host.scalars = &host->scalars;
     if (p->losses)
         p->losses = host->losses;
-    p->tokens = (int32_t *)(void *)(host->losses + losses);
-    p->targets = p->tokens + tokens;
+    p->host.tokens = (int32_t *)(void *)(host->losses + losses);
+    p->host.targets = p->host.tokens + tokens;
     return PLAIT_OK;
 }
 
@@ -31,9 +31,8 @@ static plait_status create(plait_engine *e, const plait_engine_options *o, int w
     PLAIT_TRY(plait_topology_of(o->cfg, world, rank, &e->topo));
     PLAIT_TRY(plait_groups_create_plan(&e->topo, &e->groups));
     PLAIT_TRY(plait_engine_plan(e, o));
-    for (int i = 0; i < PLAIT_MEM_KINDS; i++)
-        PLAIT_TRY(plait_arena_create_counting(PLAIT_TIER_DEVICE, (plait_mem_kind)i, &e->parts.arena[i]));
-    PLAIT_TRY(plait_engine_build(e, o, plait_kernels_plan(o->cfg->precision.dtype)));
+    PLAIT_TRY(plait_parts_plan(&e->parts, o->cfg));
+    PLAIT_TRY(plait_engine_build(e, o));
     plait_hashes_destroy(e->parts.hashes);
     e->parts.hashes = NULL;
     return give_host_memory(e);

@@ -3,18 +3,30 @@
 #ifndef PLAIT_PARALLEL_ENGINE_IMPL_H
 #define PLAIT_PARALLEL_ENGINE_IMPL_H
 
+#include "kernels/backend.h"
 #include "parallel/engine.h"
 #include "parallel/tensor_hashes.h"
 
-/* Scalars of a step, in device memory. In exact mode (numerics.reduction invariant) losses are apart. */
+/* Scalars of a step. In exact mode (numerics.reduction invariant, on the host alone) losses are apart. */
 typedef struct plait_scalars {
     double loss, sum_squares;
     int32_t found_inf;
 } plait_scalars;
 
+/* What the host reads and writes of a step: the tensors of the same names themselves where these are in its memory,
+ * else their copies in memory that travels fast. */
+typedef struct plait_host_side {
+    int32_t *tokens, *targets;
+    plait_scalars *scalars;
+    void *logits_row;
+} plait_host_side;
+
 typedef struct plait_parts {
     plait_arena *arena[PLAIT_MEM_KINDS];
-    plait_exec ex;
+    plait_arena *staging; /* of the host side; arena[PLAIT_MEM_WORK] where tensors are in the host's memory */
+    plait_host_side host;
+    plait_exec ex, copies; /* copies: of a device, with a stream of its own for what is staged */
+    void *bounce;          /* of comm.backend staged */
     plait_zero_options zero_options;
     plait_zero *zero;
     const plait_model_ops *model;
@@ -36,13 +48,12 @@ typedef struct plait_group_comm {
 } plait_group_comm;
 void plait_group_comms(const plait_groups *groups, plait_group_comm out[PLAIT_GROUP_COMMS]);
 
-/* Builds over p->arena (already there) with kernels k. The gather buffer of stage 3 is the caller's to plan afterwards.
- */
-plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const plait_config *cfg,
-                               const plait_topology *topo, const plait_groups *groups, const plait_model_ops *model,
-                               const plait_param_list *list, const plait_schedule_set *schedules,
-                               const plait_run_shape *shape);
-/* Destroys what was built and the arenas. */
+/* Builds over p->arena and p->staging with table, backend and stream of p->ex, which are there already. The gather
+ * buffer of stage 3 is the caller's to plan afterwards. */
+plait_status plait_parts_build(plait_parts *p, const plait_config *cfg, const plait_topology *topo,
+                               const plait_groups *groups, const plait_model_ops *model, const plait_param_list *list,
+                               const plait_schedule_set *schedules, const plait_run_shape *shape);
+/* Destroys what was built, the arenas and the stream. */
 void plait_parts_deinit(plait_parts *p);
 
 struct plait_engine {
@@ -72,7 +83,9 @@ enum { PLAIT_STEP_LIMBS = 5 };
 /* The parts of the creation that a dry engine has too: schedules, parameters and layout; then the parts over the arenas
  * that are there. */
 plait_status plait_engine_plan(plait_engine *e, const plait_engine_options *o);
-plait_status plait_engine_build(plait_engine *e, const plait_engine_options *o, const plait_kernels *kernels);
+plait_status plait_engine_build(plait_engine *e, const plait_engine_options *o);
+/* Counting arenas, and the exec of a table that computes nothing. */
+plait_status plait_parts_plan(plait_parts *p, const plait_config *cfg);
 /* The record of an engine of which nothing is there yet; plait_engine_destroy. NULL: no memory. */
 plait_engine *plait_engine_alloc(const plait_engine_options *o);
 

@@ -11,8 +11,8 @@ static int64_t rows_of(const plait_engine *e)
 
 void plait_engine_tokens(plait_engine *e, int i, int32_t **tokens, int32_t **targets)
 {
-    *tokens = e->parts.tokens + i * rows_of(e);
-    *targets = e->parts.targets + i * rows_of(e);
+    *tokens = e->parts.host.tokens + i * rows_of(e);
+    *targets = e->parts.host.targets + i * rows_of(e);
 }
 
 int64_t plait_engine_first_sample(const plait_engine *e, int micros, int i)
@@ -20,20 +20,28 @@ int64_t plait_engine_first_sample(const plait_engine *e, int micros, int i)
     return ((int64_t)e->topo.d * micros + i) * e->cfg->batch.micro_batch_size;
 }
 
-/* Points the micro-batches at the filled buffers and counts tokens over the data ranks. */
+/* Gives the filled buffers of `micros` micro-batches to the device. */
+static plait_status upload_batches(plait_engine *e, int micros)
+{
+    const plait_parts *p = &e->parts;
+    const size_t bytes = (size_t)(micros * rows_of(e)) * sizeof *p->tokens;
+    for (int i = 0; i < micros; i++)
+        e->batches[i] = (plait_micro_batch){p->tokens + i * rows_of(e), p->targets + i * rows_of(e),
+                                            (uint32_t)plait_engine_first_sample(e, micros, i)};
+    PLAIT_TRY(plait_upload(&p->ex, p->tokens, p->host.tokens, bytes));
+    return plait_upload(&p->ex, p->targets, p->host.targets, bytes);
+}
+
+/* Counts tokens over the data ranks. */
 static plait_status begin(plait_engine *e, int micros, double *counted)
 {
     int64_t n = 0;
-    for (int i = 0; i < micros; i++) {
-        int32_t *tokens, *targets;
-        plait_engine_tokens(e, i, &tokens, &targets);
-        e->batches[i] = (plait_micro_batch){tokens, targets, (uint32_t)plait_engine_first_sample(e, micros, i)};
-        for (int64_t r = 0; r < rows_of(e); r++)
-            n += targets[r] >= 0;
-    }
+    PLAIT_TRY(upload_batches(e, micros));
+    for (int64_t r = 0; r < micros * rows_of(e); r++)
+        n += e->parts.host.targets[r] >= 0;
     *counted = (double)n;
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, counted, counted, 1, PLAIT_FP64);
-    return plait_comm_run(e->groups.data, &op, &e->parts.ex);
+    return plait_comm_run(e->groups.data, &op, NULL);
 }
 
 /* numerics.reduction invariant */
@@ -70,11 +78,19 @@ static plait_status run(plait_engine *e, int schedule, plait_mode mode, uint32_t
     return plait_pipeline_run(e->parts.pipeline, &p);
 }
 
-/* Adds n doubles over the world: each rank gives what it alone has to give. */
+/* Adds n doubles of the host over the world: each rank gives what it alone has to give. */
 static plait_status sum_over_world(plait_engine *e, double *values, int n)
 {
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, values, values, n, PLAIT_FP64);
-    return plait_comm_run(e->groups.world, &op, &e->parts.ex);
+    return plait_comm_run(e->groups.world, &op, NULL);
+}
+
+/* The scalars of the step, where the host sees them: it waits here for all that the device has been given. */
+static plait_status download_scalars(plait_engine *e)
+{
+    const plait_parts *p = &e->parts;
+    PLAIT_TRY(plait_download(&p->ex, p->host.scalars, p->scalars, sizeof *p->scalars));
+    return plait_finish(&p->ex);
 }
 
 /* Every tensor rank of the last stage has the same loss: one gives it. */
@@ -99,7 +115,7 @@ static plait_status add_losses(plait_engine *e, int micros, double *sum)
 /* The loss of all micro-batches, and in the same exchange the other sums. */
 static plait_status add_sums(plait_engine *e, int micros, double *sums, int n)
 {
-    sums[PLAIT_STEP_LOSS] = gives_loss(e) ? e->parts.scalars->loss : 0.0;
+    sums[PLAIT_STEP_LOSS] = gives_loss(e) ? e->parts.host.scalars->loss : 0.0;
     PLAIT_TRY(sum_over_world(e, sums, n));
     return is_exact(e) ? add_losses(e, micros, &sums[PLAIT_STEP_LOSS]) : PLAIT_OK;
 }
@@ -114,7 +130,7 @@ static plait_status add_squares(plait_engine *e, double *squares, double *found_
     plait_fixed_squares_split(mine, limbs);
     limbs[PLAIT_STEP_LIMBS - 1] = overflow;
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, limbs, limbs, PLAIT_STEP_LIMBS, PLAIT_INT64);
-    PLAIT_TRY(plait_comm_run(e->groups.world, &op, &e->parts.ex));
+    PLAIT_TRY(plait_comm_run(e->groups.world, &op, NULL));
     const bool fits = plait_fixed_squares_join(limbs, &all);
     *found_inf = (double)limbs[PLAIT_STEP_LIMBS - 1] + !fits;
     *squares = *found_inf > 0 ? INFINITY : plait_fixed_squares_value(all);
@@ -159,8 +175,9 @@ static plait_status gather_sums(plait_engine *e, int micros, double sums[PLAIT_S
         PLAIT_TRY(plait_zero_unscale(e->parts.zero, 1.0 / e->scaler.scale, &s->found_inf));
     if (!exact)
         PLAIT_TRY(plait_zero_sum_squares(e->parts.zero, &s->sum_squares));
-    sums[PLAIT_STEP_SQUARES] = s->sum_squares;
-    sums[PLAIT_STEP_FOUND_INF] = s->found_inf;
+    PLAIT_TRY(download_scalars(e));
+    sums[PLAIT_STEP_SQUARES] = e->parts.host.scalars->sum_squares;
+    sums[PLAIT_STEP_FOUND_INF] = e->parts.host.scalars->found_inf;
     PLAIT_TRY(add_sums(e, micros, sums, PLAIT_STEP_SUMS));
     return exact ? add_squares(e, &sums[PLAIT_STEP_SQUARES], &sums[PLAIT_STEP_FOUND_INF]) : PLAIT_OK;
 }
@@ -175,7 +192,7 @@ static plait_status together(plait_engine *e, plait_status st)
 static plait_status collect_hashes(plait_engine *e)
 {
     PLAIT_TRY(plait_hashes_add_tensors(e->parts.hashes, e, PLAIT_HASH_WEIGHT));
-    return plait_hashes_collect(e->parts.hashes, e->groups.world, &e->parts.ex);
+    return plait_hashes_collect(e->parts.hashes, e->groups.world);
 }
 
 plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros, double lr, plait_step_result *out)
@@ -206,7 +223,7 @@ plait_status plait_engine_train_step(plait_engine *e, uint32_t step, int micros,
                                .skipped = overflow,
                                .counted_tokens = (int64_t)counted};
     if (!isfinite(out->loss) && hashes)
-        PLAIT_TRY(plait_hashes_collect(hashes, e->groups.world, &e->parts.ex)); /* to see where it broke */
+        PLAIT_TRY(plait_hashes_collect(hashes, e->groups.world)); /* to see where it broke */
     if (!isfinite(out->loss))
         return together(e, plait_error_set(PLAIT_NUMERIC, __FILE__, __LINE__,
                                            "step %u: the loss is %f: the forward pass itself is not finite, before any "
@@ -235,6 +252,7 @@ plait_status plait_engine_evaluate(plait_engine *e, double *loss)
     PLAIT_TRY(begin(e, e->shape.eval_micros, &counted));
     PLAIT_TRY(run(e, e->schedules.eval, PLAIT_MODE_EVAL, 0, 0.0));
     sums[1] = 0;
+    PLAIT_TRY(download_scalars(e));
     PLAIT_TRY(add_sums(e, e->shape.eval_micros, sums, 2));
     *loss = without_sign_of_nan(sums[0] / counted);
     if (!isfinite(*loss))
@@ -248,9 +266,8 @@ plait_status plait_engine_logits(plait_engine *e, int64_t t, double *out)
     const plait_dtype acc = plait_dtype_acc(e->cfg->precision.dtype);
     const int64_t padded = e->cfg->model.padded_vocab_size, slices = plait_config_slices(e->cfg);
     const int64_t words = padded / slices, here = slices / e->topo.tp; /* words of a slice, slices of this rank */
-    int32_t *tokens, *targets;
-    plait_engine_tokens(e, 0, &tokens, &targets);
-    e->batches[0] = (plait_micro_batch){tokens, targets, 0};
+    PLAIT_TRY(upload_batches(e, 1));
+    e->batches[0].sample0 = 0;
     PLAIT_TRY(run(e, e->schedules.logits, PLAIT_MODE_LOGITS, 0, 0.0));
     if (e->topo.p == e->topo.pp - 1) {
         void *own = plait_at(e->parts.logits_row, acc, e->topo.t * here * words);
@@ -265,5 +282,8 @@ plait_status plait_engine_logits(plait_engine *e, int64_t t, double *out)
     plait_comm_op spread = plait_comm_make(PLAIT_COMM_BROADCAST, e->parts.logits_row, e->parts.logits_row, padded, acc);
     spread.peer = plait_topology_rank_of(&e->topo, 0, e->topo.pp - 1, 0);
     PLAIT_TRY(plait_comm_run(e->groups.world, &spread, ex));
-    return ex->k->cast(ex, out, PLAIT_FP64, e->parts.logits_row, acc, e->cfg->model.vocab_size);
+    PLAIT_TRY(
+        plait_download(ex, e->parts.host.logits_row, e->parts.logits_row, (size_t)padded * plait_dtype_size(acc)));
+    PLAIT_TRY(plait_finish(ex));
+    return plait_host_cast(out, PLAIT_FP64, e->parts.host.logits_row, acc, e->cfg->model.vocab_size);
 }

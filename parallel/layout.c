@@ -86,6 +86,25 @@ static plait_zero_options zero_options(const plait_config *cfg, const plait_grou
     };
 }
 
+/* Where the host reads and writes a tensor: at its own place, or in `bytes` bytes of staging. */
+static plait_status take_host_side(const plait_parts *p, void *tensor, size_t bytes, void **out)
+{
+    *out = tensor;
+    return p->staging == p->arena[PLAIT_MEM_WORK] ? PLAIT_OK : plait_arena_take(p->staging, bytes, out);
+}
+
+static plait_status take_host_sides(plait_parts *p, int64_t tokens, size_t logits_row)
+{
+    void *host;
+    PLAIT_TRY(take_host_side(p, p->tokens, (size_t)tokens * sizeof(int32_t), &host));
+    p->host.tokens = host;
+    PLAIT_TRY(take_host_side(p, p->targets, (size_t)tokens * sizeof(int32_t), &host));
+    p->host.targets = host;
+    PLAIT_TRY(take_host_side(p, p->scalars, sizeof *p->scalars, &host));
+    p->host.scalars = host;
+    return p->logits_row ? take_host_side(p, p->logits_row, logits_row, &p->host.logits_row) : PLAIT_OK;
+}
+
 /* Token buffers, scalars, logits. */
 static plait_status take_buffers(plait_parts *p, const plait_config *cfg, const plait_topology *topo,
                                  const plait_schedule_set *schedules, const plait_run_shape *shape)
@@ -110,7 +129,10 @@ static plait_status take_buffers(plait_parts *p, const plait_config *cfg, const 
         PLAIT_TRY(plait_arena_array(p->arena[PLAIT_MEM_WORK], acc, rows * (padded / topo->tp), &p->logits));
         PLAIT_TRY(plait_arena_array(p->arena[PLAIT_MEM_WORK], acc, padded, &p->logits_row));
     }
-    return PLAIT_OK;
+    if (cfg->device.backend == PLAIT_BACKEND_CUDA && cfg->comm.backend == PLAIT_COMM_STAGED && topo->world > 1)
+        PLAIT_TRY(plait_arena_take(p->staging, PLAIT_GROUPS_BOUNCE, &p->bounce));
+    return take_host_sides(p, schedules->max_micros * rows,
+                           (size_t)cfg->model.padded_vocab_size * plait_dtype_size(acc));
 }
 
 static int most_train_micros(const plait_schedule_set *s)
@@ -121,19 +143,28 @@ static int most_train_micros(const plait_schedule_set *s)
     return most;
 }
 
-plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const plait_config *cfg,
-                               const plait_topology *topo, const plait_groups *groups, const plait_model_ops *model,
-                               const plait_param_list *list, const plait_schedule_set *schedules,
-                               const plait_run_shape *shape)
+plait_status plait_parts_plan(plait_parts *p, const plait_config *cfg)
+{
+    p->ex = (plait_exec){.k = plait_kernels_plan(cfg->precision.dtype), .backend = plait_backend_plan()};
+    for (int i = 0; i < PLAIT_MEM_KINDS; i++)
+        PLAIT_TRY(plait_arena_create_counting(PLAIT_TIER_DEVICE, (plait_mem_kind)i, &p->arena[i]));
+    p->staging = p->arena[PLAIT_MEM_WORK];
+    return cfg->device.backend == PLAIT_BACKEND_CUDA
+               ? plait_arena_create_counting(PLAIT_TIER_HOST, PLAIT_MEM_WORK, &p->staging)
+               : PLAIT_OK;
+}
+
+plait_status plait_parts_build(plait_parts *p, const plait_config *cfg, const plait_topology *topo,
+                               const plait_groups *groups, const plait_model_ops *model, const plait_param_list *list,
+                               const plait_schedule_set *schedules, const plait_run_shape *shape)
 {
     const plait_schedule *all[schedules->num_all];
     for (int i = 0; i < schedules->num_all; i++)
         all[i] = &schedules->all[i];
 
-    p->ex = (plait_exec){.k = k,
-                         .work = p->arena[PLAIT_MEM_WORK],
-                         .scratch_bytes = (size_t)cfg->device.workspace,
-                         .threads = (int)cfg->device.threads};
+    p->ex.work = p->arena[PLAIT_MEM_WORK];
+    p->ex.scratch_bytes = (size_t)cfg->device.workspace;
+    p->ex.threads = (int)cfg->device.threads;
     PLAIT_TRY(plait_arena_take(p->ex.work, p->ex.scratch_bytes, &p->ex.scratch));
     PLAIT_TRY(take_buffers(p, cfg, topo, schedules, shape));
 
@@ -143,7 +174,7 @@ plait_status plait_parts_build(plait_parts *p, const plait_kernels *k, const pla
     PLAIT_TRY(plait_zero_create(&p->zero_options, &arenas, &p->zero));
 
     if (cfg->debug.tensor_hashes[0] && !shape->logits)
-        PLAIT_TRY(plait_hashes_create(cfg, topo, model, list, most_train_micros(schedules), p->ex.work, &p->hashes));
+        PLAIT_TRY(plait_hashes_create(cfg, topo, model, list, most_train_micros(schedules), p->staging, &p->hashes));
 
     plait_model_args args = {cfg, topo, groups, list, p->zero, &p->ex, p->arena[PLAIT_MEM_ACT]};
     PLAIT_TRY(model->create(&args, &p->stage));
@@ -170,6 +201,12 @@ void plait_parts_deinit(plait_parts *p)
         p->model->destroy(&p->stage);
     plait_hashes_destroy(p->hashes);
     plait_zero_destroy(p->zero);
+    if (p->ex.backend) { /* after all that they were given */
+        p->ex.backend->stream_destroy(p->ex.stream);
+        p->ex.backend->stream_destroy(p->copies.stream);
+    }
+    if (p->staging != p->arena[PLAIT_MEM_WORK])
+        plait_arena_destroy(p->staging);
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         plait_arena_destroy(p->arena[i]);
     *p = (plait_parts){0};
@@ -239,18 +276,18 @@ static plait_status dry_step(plait_layout *l, plait_parts *p, const plait_config
     PLAIT_TRY(plait_zero_update(p->zero, &u));
     note_workspace(l, p, PLAIT_PART_UPDATE, 0, &highest);
     plait_comm_op op = plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->scalars, p->scalars, PLAIT_STEP_SUMS, PLAIT_FP64);
-    PLAIT_TRY(plait_comm_run(groups->world, &op, &p->ex));
+    PLAIT_TRY(plait_comm_run(groups->world, &op, NULL));
     if (p->losses) {
         plait_comm_op losses =
             plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->losses, p->losses,
                             (int64_t)plait_comm_size(groups->data) * schedules->max_micros, PLAIT_FP64);
-        PLAIT_TRY(plait_comm_run(groups->world, &losses, &p->ex));
+        PLAIT_TRY(plait_comm_run(groups->world, &losses, NULL));
         plait_comm_op limbs =
             plait_comm_make(PLAIT_COMM_ALL_REDUCE, p->losses, p->losses, PLAIT_STEP_LIMBS, PLAIT_INT64);
-        PLAIT_TRY(plait_comm_run(groups->world, &limbs, &p->ex));
+        PLAIT_TRY(plait_comm_run(groups->world, &limbs, NULL));
     }
     op.count = 1; /* counted tokens */
-    return plait_comm_run(groups->data, &op, &p->ex);
+    return plait_comm_run(groups->data, &op, NULL);
 }
 
 /* The gather buffer of stage 3: needs the orders, which the dry step has found. */
@@ -288,14 +325,20 @@ void plait_group_comms(const plait_groups *groups, plait_group_comm out[PLAIT_GR
 /* What each group's staging has to hold; messages of the pipeline need none. */
 static void note_comms(plait_layout *l, const plait_config *cfg, const plait_groups *groups)
 {
+    const bool nccl = l->host_bytes > 0 && cfg->comm.backend != PLAIT_COMM_STAGED;
     plait_group_comm all[PLAIT_GROUP_COMMS];
     plait_group_comms(groups, all);
     for (int i = 0; i < PLAIT_GROUP_COMMS; i++) {
         if (all[i].kind == PLAIT_GROUP_PIPELINE)
             continue;
-        size_t largest = plait_comm_traffic(all[i].comm).largest;
+        const plait_traffic traffic = plait_comm_traffic(all[i].comm);
+        const size_t largest = nccl ? traffic.largest_host : traffic.largest;
         l->largest[all[i].kind] = largest;
         l->staging += plait_comm_staging_bytes(all[i].comm, largest, (size_t)cfg->comm.chunk_bytes);
+        if (nccl) {
+            l->converts[all[i].kind] = traffic.converted;
+            l->converted += traffic.converted;
+        }
     }
 }
 
@@ -312,16 +355,15 @@ plait_status plait_layout_init(plait_layout *l, const plait_config *cfg, const p
     if (!l->forward || !l->backward)
         PLAIT_FAIL_TO(done, st, OUT_OF_MEMORY, "no memory for the orders of %d chunks", l->num_chunks);
     PLAIT_TRY_TO(done, st, plait_groups_create_plan(topo, &groups));
-    for (int i = 0; i < PLAIT_MEM_KINDS; i++)
-        PLAIT_TRY_TO(done, st, plait_arena_create_counting(PLAIT_TIER_DEVICE, (plait_mem_kind)i, &parts.arena[i]));
-    PLAIT_TRY_TO(done, st,
-                 plait_parts_build(&parts, plait_kernels_plan(cfg->precision.dtype), cfg, topo, &groups, model, list,
-                                   schedules, shape));
+    PLAIT_TRY_TO(done, st, plait_parts_plan(&parts, cfg));
+    PLAIT_TRY_TO(done, st, plait_parts_build(&parts, cfg, topo, &groups, model, list, schedules, shape));
     PLAIT_TRY_TO(done, st, dry_step(l, &parts, cfg, &groups, schedules, shape));
     if (cfg->zero.stage == 3)
         PLAIT_TRY_TO(done, st, dry_gathers(l, &parts, schedules));
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         l->bytes[i] = plait_arena_high_water(parts.arena[i]);
+    if (parts.staging != parts.arena[PLAIT_MEM_WORK])
+        l->host_bytes = plait_arena_high_water(parts.staging);
     note_comms(l, cfg, &groups);
 done:
     plait_parts_deinit(&parts);
@@ -344,9 +386,14 @@ void plait_layout_deinit(plait_layout *l)
     *l = (plait_layout){0};
 }
 
+plait_tier plait_layout_staging_tier(const plait_layout *l)
+{
+    return l->host_bytes > 0 ? PLAIT_TIER_HOST : PLAIT_TIER_DEVICE;
+}
+
 size_t plait_layout_total(const plait_layout *l)
 {
-    size_t total = l->staging;
+    size_t total = l->converted + (plait_layout_staging_tier(l) == PLAIT_TIER_DEVICE ? l->staging : 0);
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         total += l->bytes[i];
     return total;

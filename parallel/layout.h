@@ -44,8 +44,11 @@ const char *plait_step_part_name(plait_step_part part);
 
 typedef struct plait_layout {
     size_t bytes[PLAIT_MEM_KINDS];  /* of the device arenas */
-    size_t staging;                 /* of communication, beside the arenas */
+    size_t host_bytes;              /* of the host side of a GPU's tensors; 0 where tensors are on the host */
+    size_t staging;                 /* of communication, beside the arenas: on the host */
+    size_t converted;               /* of communication by NCCL: on the device */
     size_t largest[PLAIT_GROUPS];   /* staged bytes of the largest collective; the pipeline only passes messages */
+    size_t converts[PLAIT_GROUPS];  /* bytes of `converted` for each group */
     plait_step_part workspace_part; /* that takes workspace to its highest; of which chunk */
     int workspace_chunk;
     plait_zero_order *forward, *backward; /* [chunks]: acquires of one chunk's forward and backward */
@@ -57,8 +60,10 @@ PLAIT_MUST_USE plait_status plait_layout_init(plait_layout *l, const plait_confi
                                               const plait_model_ops *model, const plait_param_list *list,
                                               const plait_schedule_set *schedules, const plait_run_shape *shape);
 void plait_layout_deinit(plait_layout *l);
-/* Device bytes in all, staging included. */
+/* Device bytes in all, those of communication included. */
 size_t plait_layout_total(const plait_layout *l);
+/* Where staging is: with the tensors of the host, beside those of a GPU. */
+plait_tier plait_layout_staging_tier(const plait_layout *l);
 
 /* The order of acquires of a whole run of a schedule. Owner: plait_zero_order_deinit. */
 PLAIT_MUST_USE plait_status plait_layout_order(const plait_layout *l, const plait_schedule *s, plait_zero_order *out);

@@ -100,12 +100,14 @@ double plait_param_initial(const plait_param *p, uint64_t seed, int64_t i)
     return p->init_std * plait_rng_normal(&r, (uint64_t)(row * p->file_cols + col));
 }
 
+int64_t plait_shard_begin(int64_t n, int dp, int r)
+{
+    /* n r overflows for no real model, but the quotient form never does. */
+    return r == dp ? n : (n / dp * r + n % dp * r / dp) / 8 * 8;
+}
+
 void plait_shard_offsets(int64_t n, int dp, int64_t *offsets)
 {
-    for (int r = 0; r < dp; r++) {
-        /* n r overflows for no real model, but the quotient form never does. */
-        int64_t begin = n / dp * r + n % dp * r / dp;
-        offsets[r] = begin / 8 * 8;
-    }
-    offsets[dp] = n;
+    for (int r = 0; r <= dp; r++)
+        offsets[r] = plait_shard_begin(n, dp, r);
 }

@@ -86,6 +86,8 @@ double plait_param_initial(const plait_param *p, uint64_t seed, int64_t i);
  * so that shards are aligned for vector loads. No padding: shards are uneven, small ones may be empty. offsets: dp + 1
  * values. */
 void plait_shard_offsets(int64_t n, int dp, int64_t *offsets);
+/* One of them; r from 0 to dp. */
+int64_t plait_shard_begin(int64_t n, int dp, int r);
 
 PLAIT_END_DECLS
 #endif

@@ -109,8 +109,12 @@ static plait_status plan_class(planner *w, plait_rank_class *c)
     PLAIT_TRY(plait_engine_create_dry(&w->options, w->plan->topo.world, c->first.rank, &dry));
     const plait_layout *layout = plait_engine_layout(dry);
     memcpy(c->bytes, layout->bytes, sizeof c->bytes);
-    c->bytes[PLAIT_MEM_COMM] += layout->staging;
+    c->bytes[PLAIT_MEM_COMM] += plait_layout_total(layout);
+    for (int i = 0; i < PLAIT_MEM_KINDS; i++)
+        c->bytes[PLAIT_MEM_COMM] -= layout->bytes[i];
     c->total = plait_layout_total(layout);
+    c->host_bytes = layout->host_bytes;
+    c->host_staging = plait_layout_staging_tier(layout) == PLAIT_TIER_HOST ? layout->staging : 0;
     const plait_param_list *list = plait_engine_params(dry);
     c->elements = plait_param_list_numel(list);
     for (int unit = 0; unit < list->num_units; unit++)

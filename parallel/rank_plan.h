@@ -19,6 +19,7 @@ typedef struct plait_rank_class {
     int64_t largest_unit;          /* elements of its largest unit */
     size_t bytes[PLAIT_MEM_KINDS]; /* device tier; communication with its staging */
     size_t total;
+    size_t host_bytes, host_staging; /* host tier, where tensors are a GPU's: workspace and communication */
     /* When what is shared over time is at its highest: (chunk, micro-batch) between forward and backward and from which
      * forward on there are so many; units gathered at once (stage 3); the part of a step that needs most workspace. */
     int in_flight, full_chunk, full_micro;

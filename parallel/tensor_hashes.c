@@ -260,13 +260,12 @@ plait_status plait_hashes_add_tensors(plait_hashes *h, plait_engine *e, plait_ha
 /* ---- collecting ---- */
 
 /* 64-bit words between rank 0 and another. */
-static plait_status exchange(plait_hashes *h, plait_comm *world, const plait_exec *ex, int other, void *words,
-                             int64_t count)
+static plait_status exchange(plait_hashes *h, plait_comm *world, int other, void *words, int64_t count)
 {
     const bool receives = h->topo.rank == 0;
     plait_comm_op op = plait_comm_make(receives ? PLAIT_COMM_RECV : PLAIT_COMM_SEND, words, words, count, PLAIT_INT64);
     op.peer = receives ? other : 0;
-    return plait_comm_run(world, &op, ex);
+    return plait_comm_run(world, &op, NULL);
 }
 
 /* Rank 0 puts down what rank `rank` has noted. */
@@ -287,32 +286,32 @@ static plait_status put(plait_hashes *h, const note *notes, int64_t count, int r
 }
 
 /* All that a rank but 0 has; called by it and by rank 0. */
-static plait_status bring(plait_hashes *h, plait_comm *world, const plait_exec *ex, int rank)
+static plait_status bring(plait_hashes *h, plait_comm *world, int rank)
 {
     const bool receives = h->topo.rank == 0;
     uint64_t *sums = receives ? h->more : h->sums;
     int64_t count = h->count;
-    PLAIT_TRY(exchange(h, world, ex, rank, &count, 1));
+    PLAIT_TRY(exchange(h, world, rank, &count, 1));
     for (int64_t i = 0, n; i < count; i += n) {
         n = count - i < NOTES ? count - i : NOTES;
         note *notes = receives ? h->inbox : h->notes + i;
-        PLAIT_TRY(exchange(h, world, ex, rank, notes, NOTE_WORDS * n));
+        PLAIT_TRY(exchange(h, world, rank, notes, NOTE_WORDS * n));
         if (receives)
             PLAIT_TRY(put(h, notes, n, rank));
     }
-    PLAIT_TRY(exchange(h, world, ex, rank, sums, 2 * (int64_t)h->tensors.count));
+    PLAIT_TRY(exchange(h, world, rank, sums, 2 * (int64_t)h->tensors.count));
     for (int i = 0; receives && i < 2 * h->tensors.count; i++)
         h->sums[i] += sums[i];
     return PLAIT_OK;
 }
 
-plait_status plait_hashes_collect(plait_hashes *h, plait_comm *world, const plait_exec *ex)
+plait_status plait_hashes_collect(plait_hashes *h, plait_comm *world)
 {
     if (h->topo.rank != 0)
-        return bring(h, world, ex, h->topo.rank);
+        return bring(h, world, h->topo.rank);
     PLAIT_TRY(put(h, h->notes, h->count, 0));
     for (int rank = 1; rank < h->topo.world; rank++)
-        PLAIT_TRY(bring(h, world, ex, rank));
+        PLAIT_TRY(bring(h, world, rank));
     return PLAIT_OK;
 }
 

@@ -96,7 +96,7 @@ PLAIT_MUST_USE plait_status plait_hashes_add(plait_hashes *h, const plait_exec *
 /* Adds what this rank holds and counts of the gradients or the weights (GRADIENT or WEIGHT). */
 PLAIT_MUST_USE plait_status plait_hashes_add_tensors(plait_hashes *h, struct plait_engine *e, plait_hash_op which);
 /* Brings all ranks' records to rank 0. Collective. */
-PLAIT_MUST_USE plait_status plait_hashes_collect(plait_hashes *h, plait_comm *world, const plait_exec *ex);
+PLAIT_MUST_USE plait_status plait_hashes_collect(plait_hashes *h, plait_comm *world);
 
 /* Rank 0, after collecting: calls visit for each record in order; the visitor knows which step it was. A place without
  * a record is left out. */

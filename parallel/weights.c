@@ -112,7 +112,6 @@ static plait_status move_chunk(void *self, int owner, const plait_param *p, int6
 {
     save *s = self;
     const plait_groups *groups = plait_engine_groups(s->e);
-    const plait_exec *ex = plait_engine_exec(s->e);
     int rank = plait_comm_rank(groups->world);
     if (rank == owner)
         PLAIT_TRY(plait_zero_read(plait_engine_zero(s->e), p->unit, from, n, s->buffer));
@@ -120,7 +119,7 @@ static plait_status move_chunk(void *self, int owner, const plait_param *p, int6
         plait_comm_op op =
             plait_comm_make(rank == 0 ? PLAIT_COMM_RECV : PLAIT_COMM_SEND, s->buffer, s->buffer, n, s->acc);
         op.peer = rank == 0 ? owner : 0;
-        PLAIT_TRY(plait_comm_run(groups->world, &op, ex));
+        PLAIT_TRY(plait_comm_run(groups->world, &op, NULL));
     }
     if (rank == 0)
         scatter(s, p, from - p->offset, n);

@@ -41,10 +41,8 @@ void plait_zero_held_of(const plait_zero_options *o, int data_rank, int data_siz
     if (o->gather_to_root && data_rank != 0) {
         *end = 0;
     } else if (o->stage >= 1) {
-        int64_t offsets[data_size + 1];
-        plait_shard_offsets(numel, data_size, offsets);
-        *begin = offsets[data_rank];
-        *end = offsets[data_rank + 1];
+        *begin = plait_shard_begin(numel, data_size, data_rank);
+        *end = plait_shard_begin(numel, data_size, data_rank + 1);
     }
 }
 

@@ -2,6 +2,7 @@
  * runs of parameters of a unit that agree in what matters, cut to what this rank holds. */
 #include <math.h>
 
+#include "kernels/backend.h"
 #include "parallel/zero_impl.h"
 
 /* What makes two neighbouring parameters one segment. */
@@ -196,15 +197,17 @@ static plait_status fill_chunk(plait_zero *z, int unit, int64_t begin, int64_t n
 {
     const plait_exec *ex = z->o.ex;
     const plait_unit_state *u = &z->units[unit];
-    double as_acc[FILL_CHUNK]; /* room for either type */
-    PLAIT_TRY(ex->k->cast(ex, as_acc, z->acc, values, PLAIT_FP64, n));
+    double as_acc[FILL_CHUNK], as_param[FILL_CHUNK]; /* room for either type */
+    PLAIT_TRY(plait_host_cast(as_acc, z->acc, values, PLAIT_FP64, n));
     /* T is rounded from A, as the optimizer does. */
-    PLAIT_TRY(ex->k->cast(ex, plait_zero_param_at(z, unit, begin), z->o.dtype, as_acc, z->acc, n));
+    PLAIT_TRY(plait_host_cast(as_param, z->o.dtype, as_acc, z->acc, n));
+    PLAIT_TRY(
+        plait_upload(ex, plait_zero_param_at(z, unit, begin), as_param, (size_t)n * plait_dtype_size(z->o.dtype)));
     int64_t from = begin > u->held ? begin : u->held, to = begin + n < u->held_end ? begin + n : u->held_end;
-    if (!u->master || to <= from)
-        return PLAIT_OK;
-    return ex->k->copy(ex, plait_at(u->master, z->acc, from - u->held), plait_at(as_acc, z->acc, from - begin),
-                       (size_t)(to - from) * plait_dtype_size(z->acc));
+    if (u->master && to > from)
+        PLAIT_TRY(plait_upload(ex, plait_at(u->master, z->acc, from - u->held), plait_at(as_acc, z->acc, from - begin),
+                               (size_t)(to - from) * plait_dtype_size(z->acc)));
+    return plait_finish(ex);
 }
 
 /* The part of a parameter that lies in [begin, end) of its unit. */
@@ -246,13 +249,16 @@ plait_status plait_zero_read(const plait_zero *z, int unit, int64_t begin, int64
 {
     const plait_unit_state *u = &z->units[unit];
     const void *from = u->master ? plait_at(u->master, z->acc, begin - u->held) : plait_zero_param_at(z, unit, begin);
-    return z->o.ex->k->copy(z->o.ex, out, from, (size_t)n * plait_dtype_size(z->acc));
+    PLAIT_TRY(plait_download(z->o.ex, out, from, (size_t)n * plait_dtype_size(z->acc)));
+    return plait_finish(z->o.ex);
 }
 
 plait_status plait_zero_read_gradient(const plait_zero *z, int unit, int64_t begin, int64_t n, void *out)
 {
     const plait_exec *ex = z->o.ex;
     const void *from = plait_zero_grad_at(z, unit, begin);
-    return z->o.exact ? ex->k->fixed_read(ex, out, from, n)
-                      : ex->k->copy(ex, out, from, (size_t)n * plait_dtype_size(z->acc));
+    if (z->o.exact)
+        return ex->k->fixed_read(ex, out, from, n); /* the host is the device */
+    PLAIT_TRY(plait_download(ex, out, from, (size_t)n * plait_dtype_size(z->acc)));
+    return plait_finish(ex);
 }

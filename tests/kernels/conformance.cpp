@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 #include "kernels/ref/ref.h"
 #include "tests/kernels/bounds.h"
@@ -13,10 +14,55 @@ namespace conformance
 namespace
 {
 
-constexpr unsigned char kPoison = 0xff; // a byte that makes a NaN of every float type
-constexpr size_t kGuard = 64;
-constexpr size_t kScratch = 4 << 20;
 constexpr size_t kMaxFailures = 4; // of one row: more say nothing new
+
+// What runs on a backend need, once for all rows: until the process ends.
+class Device
+{
+  public:
+    explicit Device(const plait_backend *backend) : backend_(backend)
+    {
+        if (backend->open(0, 1) != PLAIT_OK || backend->stream_create(&stream_) != PLAIT_OK)
+            die(plait_error_text());
+    }
+    Device(const Device &) = delete;
+
+    plait_exec exec(const plait_kernels &table, size_t scratch_bytes, int threads)
+    {
+        if (scratch_bytes > bytes_) {
+            if (scratch_)
+                backend_->tensors->free(backend_->tensors->self, scratch_, bytes_);
+            scratch_ = backend_->tensors->alloc(backend_->tensors->self, scratch_bytes);
+            bytes_ = scratch_bytes;
+            if (!scratch_)
+                die("no memory for scratch");
+        }
+        plait_exec ex = {};
+        ex.k = &table;
+        ex.backend = backend_;
+        ex.stream = stream_;
+        ex.scratch = scratch_bytes > 0 ? scratch_ : nullptr;
+        ex.scratch_bytes = scratch_bytes;
+        ex.threads = threads;
+        return ex;
+    }
+
+  private:
+    [[noreturn]] void die(const char *what) const
+    {
+        std::fprintf(stderr, "%s: %s\n", backend_->name, what);
+        std::exit(2);
+    }
+    const plait_backend *backend_;
+    void *stream_ = nullptr, *scratch_ = nullptr;
+    size_t bytes_ = 0;
+};
+
+Device &device_of(const plait_backend *backend)
+{
+    static auto *devices = new std::map<const plait_backend *, Device>; // what is below may be gone before it
+    return devices->try_emplace(backend, backend).first->second;
+}
 
 } // namespace
 
@@ -51,11 +97,54 @@ void store(void *p, plait_dtype dtype, int64_t i, double value)
     }
 }
 
-Array::Array(int64_t rows_, int64_t cols_, int64_t ld_, plait_dtype dtype_)
-    : rows(rows_), cols(cols_), ld(ld_ ? ld_ : cols_), dtype(dtype_), d(static_cast<size_t>(rows * ld), std::nan("")),
-      size_(d.size() * plait_dtype_size(dtype)), bytes_(std::aligned_alloc(64, (size_ + kGuard + 63) / 64 * 64))
+Memory::Memory(const Setting &setting, size_t size, size_t element)
+    : backend_(setting.backend), size_(size), odd_(setting.odd ? element : 0),
+      host_(static_cast<char *>(std::aligned_alloc(64, (size + 2 * kGuard + 63) / 64 * 64))), device_(nullptr),
+      place_(bytes())
 {
-    std::memset(bytes_.get(), kPoison, size_ + kGuard);
+    std::memset(host_.get(), kPoison, whole());
+    if (backend_ == plait_backend_cpu())
+        return;
+    device_of(backend_); // chooses the device
+    device_ = static_cast<char *>(backend_->tensors->alloc(backend_->tensors->self, odd_ + whole()));
+    if (!device_) {
+        std::fprintf(stderr, "%s: no memory for %zu bytes\n", backend_->name, odd_ + whole());
+        std::exit(2);
+    }
+    place_ = device_ + odd_ + kGuard;
+}
+
+Memory::~Memory()
+{
+    if (device_)
+        backend_->tensors->free(backend_->tensors->self, device_, odd_ + whole());
+}
+
+plait_status Memory::upload(const plait_exec *ex) const
+{
+    return device_ ? backend_->upload(ex, device_ + odd_, host_.get(), whole()) : PLAIT_OK;
+}
+
+plait_status Memory::download(const plait_exec *ex) const
+{
+    return device_ ? backend_->download(ex, host_.get(), device_ + odd_, whole()) : PLAIT_OK;
+}
+
+bool Memory::outer_guards_intact() const
+{
+    const unsigned char *before = reinterpret_cast<const unsigned char *>(host_.get());
+    const unsigned char *after = before + kGuard + size_;
+    for (size_t i = 0; i < kGuard; i++)
+        if (before[i] != kPoison || after[i] != kPoison)
+            return false;
+    return true;
+}
+
+Array::Array(const Setting &setting, int64_t rows_, int64_t cols_, int64_t ld_, plait_dtype dtype_)
+    : Memory(setting, static_cast<size_t>(rows_ * (ld_ ? ld_ : cols_)) * plait_dtype_size(dtype_),
+             plait_dtype_size(dtype_)),
+      rows(rows_), cols(cols_), ld(ld_ ? ld_ : cols_), dtype(dtype_), d(static_cast<size_t>(rows * ld), std::nan(""))
+{
 }
 
 double Array::max_abs() const
@@ -69,12 +158,12 @@ double Array::max_abs() const
 
 double Array::got(int64_t r, int64_t c) const
 {
-    return load(bytes_.get(), dtype, r * ld + c);
+    return load(bytes(), dtype, r * ld + c);
 }
 
 void Array::set(int64_t r, int64_t c, double value)
 {
-    store(bytes_.get(), dtype, r * ld + c, value);
+    store(bytes(), dtype, r * ld + c, value);
     d[static_cast<size_t>(r * ld + c)] = got(r, c);
 }
 
@@ -87,23 +176,23 @@ void Array::round()
 
 bool Array::guards_intact() const
 {
-    const unsigned char *p = static_cast<const unsigned char *>(bytes_.get());
+    const unsigned char *p = static_cast<const unsigned char *>(bytes());
     const size_t element = plait_dtype_size(dtype), row = static_cast<size_t>(ld) * element;
     for (size_t r = 0; r < static_cast<size_t>(rows); r++)
         for (size_t i = static_cast<size_t>(cols) * element; i < row; i++)
             if (p[r * row + i] != kPoison)
                 return false;
-    for (size_t i = 0; i < kGuard; i++)
-        if (p[size_ + i] != kPoison)
-            return false;
-    return true;
+    return outer_guards_intact();
 }
 
-Bench::Bench(const plait_kernels &table_) : table(table_), T(table_.dtype), A(table_.acc), scratch_(kScratch) {}
+Bench::Bench(const plait_kernels &table_, const Setting &setting)
+    : table(table_), T(table_.dtype), A(table_.acc), setting_(setting)
+{
+}
 
 Array &Bench::values(int64_t rows, int64_t cols, plait_dtype dtype, int64_t ld, double size, double offset)
 {
-    Array &a = arrays_.emplace_back(rows, cols, ld, dtype);
+    Array &a = arrays_.emplace_back(setting_, rows, cols, ld, dtype);
     const plait_rng rng = plait_rng_make(1234, PLAIT_RNG_DATA, 0, 0, stream_++);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
@@ -113,38 +202,61 @@ Array &Bench::values(int64_t rows, int64_t cols, plait_dtype dtype, int64_t ld, 
 
 Array &Bench::output(int64_t rows, int64_t cols, plait_dtype dtype, int64_t ld)
 {
-    return arrays_.emplace_back(rows, cols, ld, dtype);
+    return arrays_.emplace_back(setting_, rows, cols, ld, dtype);
+}
+
+template <typename F> void Bench::each_memory(F f)
+{
+    for (Array &a : arrays_)
+        f(a);
+    for (Raw &r : raws_)
+        f(r);
+}
+
+void Bench::once(const Call &call, int threads)
+{
+    const plait_exec ex = device_of(setting_.backend).exec(table, setting_.scratch_bytes, threads);
+    const auto must = [&](plait_status st) {
+        if (st != PLAIT_OK)
+            fail(plait_error_text());
+    };
+    each_memory([&](const Memory &m) { must(m.upload(&ex)); });
+    must(call(table, &ex, {false}));
+    each_memory([&](const Memory &m) { must(m.download(&ex)); });
+    must(setting_.backend->finish(&ex));
+    each_memory([&](const auto &m) {
+        if (!m.guards_intact())
+            fail("wrote outside of a matrix");
+    });
 }
 
 void Bench::both(const Call &call, int threads, int again)
 {
-    std::vector<std::vector<char>> before, first;
-    auto snapshot = [&](std::vector<std::vector<char>> &into) {
-        for (const Array &a : arrays_) {
-            const char *p = static_cast<const char *>(a.bytes());
-            into.emplace_back(p, p + a.size());
-        }
+    std::deque<std::vector<char>> before, first;
+    const auto bytes_of = [](const Memory &m) {
+        const char *p = static_cast<const char *>(m.bytes());
+        return std::vector<char>(p, p + m.size());
     };
-    plait_exec ex = {&table, nullptr, nullptr, scratch_.data(), scratch_.size(), threads};
+    each_memory([&](const Memory &m) { before.push_back(bytes_of(m)); });
+    for (Raw &r : raws_)
+        r.copy = bytes_of(r);
 
-    snapshot(before);
-    if (call(table, &ex, {false}) != PLAIT_OK)
-        fail(plait_error_text());
-    snapshot(first);
-    for (size_t i = 0; i < arrays_.size(); i++)
-        std::memcpy(arrays_[i].bytes(), before[i].data(), before[i].size());
-    ex.threads = again;
-    if (call(table, &ex, {false}) != PLAIT_OK)
-        fail(plait_error_text());
-    for (size_t i = 0; i < arrays_.size(); i++) {
-        if (std::memcmp(arrays_[i].bytes(), first[i].data(), first[i].size()))
+    once(call, threads);
+    each_memory([&](const Memory &m) {
+        first.push_back(bytes_of(m));
+        std::memcpy(m.bytes(), before.front().data(), m.size());
+        before.pop_front();
+    });
+    once(call, again);
+    each_memory([&](const Memory &m) {
+        if (std::memcmp(m.bytes(), first.front().data(), m.size()))
             fail(std::to_string(threads) + " and " + std::to_string(again) + " threads give different bits");
-        if (!arrays_[i].guards_intact())
-            fail("wrote outside of a matrix");
-    }
+        first.pop_front();
+    });
 
-    ex.k = plait_kernels_ref(PLAIT_FP64);
-    if (call(*ex.k, &ex, {true}) != PLAIT_OK)
+    const plait_kernels &ref = *plait_kernels_ref(PLAIT_FP64);
+    const plait_exec ex = device_of(plait_backend_cpu()).exec(ref, 0, 1);
+    if (call(ref, &ex, {true}) != PLAIT_OK)
         fail(plait_error_text());
 }
 
@@ -190,9 +302,9 @@ const std::vector<Row> &rows()
     return all;
 }
 
-std::vector<std::string> run(const Row &row, const plait_kernels &table)
+std::vector<std::string> run(const Row &row, const plait_kernels &table, const Setting &setting)
 {
-    Bench bench(table);
+    Bench bench(table, setting);
     row.run(bench);
     return bench.failures;
 }

@@ -49,13 +49,15 @@ void add(Bench &t)
                     plait_fixed_from(in[i] * scale, c.limit, &term);
                     want[i] += term;
                 }
-                int32_t overflow = 0;
-                plait_exec ex = {};
-                ex.threads = threads;
-                if (t.table.fixed_add(&ex, sum.data(), x.bytes(), scale, c.limit, n, &overflow) != PLAIT_OK)
-                    t.fail(plait_error_text());
-                if (sum != want)
+                const Raw &sums = t.raw(sum), &flag = t.scalar(int32_t{0});
+                t.once(
+                    [&](const plait_kernels &k, const plait_exec *ex, Side at) {
+                        return k.fixed_add(ex, at.as<int64_t>(sums), at(x), scale, c.limit, n, at.as<int32_t>(flag));
+                    },
+                    threads);
+                if (sums.get<int64_t>() != want)
                     t.fail("fixed_add.sum has other bits");
+                const int32_t overflow = flag.get<int32_t>()[0];
                 if (overflow != c.overflow)
                     t.fail("fixed_add.overflow is " + std::to_string(overflow));
             }
@@ -69,14 +71,27 @@ void read(Bench &t)
         for (int64_t i = 0; i < n; i++) /* more bits than fp32 has, of either sign */
             sum.push_back((i % 2 ? 1 : -1) * (INT64_C(0x123456789abcd) >> (i % 40)) + i);
         Array &y = t.output(1, n, t.A);
-        plait_exec ex = {};
-        ex.threads = 2;
-        if (t.table.fixed_read(&ex, y.bytes(), sum.data(), n) != PLAIT_OK)
-            t.fail(plait_error_text());
+        const Raw &sums = t.raw(sum);
+        t.once([&](const plait_kernels &k, const plait_exec *ex,
+                   Side at) { return k.fixed_read(ex, at(y), at.as<int64_t>(sums), n); },
+               2);
         for (int64_t i = 0; i < n; i++)
             if (y.got(0, i) != static_cast<double>(static_cast<float>(sum[static_cast<size_t>(i)])) * 0x1p-43)
                 t.fail("fixed_read.y at " + std::to_string(i));
     }
+}
+
+// total += squares of x; the flag.
+int32_t add_squares(Bench &t, const Array &x, plait_fixed_squares &total, int threads)
+{
+    const Raw &sum = t.scalar(total), &flag = t.scalar(int32_t{0});
+    t.once(
+        [&](const plait_kernels &k, const plait_exec *ex, Side at) {
+            return k.fixed_squares(ex, at.as<plait_fixed_squares>(sum), at(x), x.cols, at.as<int32_t>(flag));
+        },
+        threads);
+    total = sum.get<plait_fixed_squares>()[0];
+    return flag.get<int32_t>()[0];
 }
 
 void squares(Bench &t)
@@ -85,7 +100,7 @@ void squares(Bench &t)
         for (int64_t n : kLengths) {
             t.say("n " + std::to_string(n));
             Array &x = t.output(1, n, t.A);
-            plait_fixed_squares want = 7, total = 7;
+            plait_fixed_squares want = 7;
             for (int64_t i = 0; i < n; i++) { /* multiples of the unit */
                 const int64_t k = (i * 7919 + 1) % 100003 - 50000;
                 x.set(0, i, static_cast<double>(k) * 0x1p-43);
@@ -97,11 +112,8 @@ void squares(Bench &t)
             const bool fits = put < 0x1p12;
             const uint64_t k = fits ? static_cast<uint64_t>(put * 0x1p43) : 0;
             want += static_cast<plait_fixed_squares>(k) * k;
-            int32_t overflow = 0;
-            plait_exec ex = {};
-            ex.threads = 2;
-            if (t.table.fixed_squares(&ex, &total, x.bytes(), n, &overflow) != PLAIT_OK)
-                t.fail(plait_error_text());
+            plait_fixed_squares total = 7;
+            const int32_t overflow = add_squares(t, x, total, 2);
             if (total != want)
                 t.fail("fixed_squares.total has other bits");
             if (overflow != !fits)
@@ -119,11 +131,7 @@ void sum_of_squares(Bench &t)
             x.set(0, i, 4095.99);
         for (int threads : {1, 2}) {
             plait_fixed_squares total = 0;
-            int32_t overflow = 0;
-            plait_exec ex = {};
-            ex.threads = threads;
-            if (t.table.fixed_squares(&ex, &total, x.bytes(), n, &overflow) != PLAIT_OK)
-                t.fail(plait_error_text());
+            const int32_t overflow = add_squares(t, x, total, threads);
             if (overflow != (n > (1 << 16)))
                 t.fail("fixed_squares.overflow is " + std::to_string(overflow));
         }

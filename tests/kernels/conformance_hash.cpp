@@ -26,10 +26,12 @@ void hash(Bench &t)
             uint64_t want = 0, got = 1;
             for (int64_t r = 0; r < s.rows; r++)
                 want = XXH3_64bits_withSeed(&x[static_cast<size_t>(r) * s.stride], s.row_bytes, want);
-            plait_exec ex = {};
-            ex.threads = threads;
-            if (t.table.hash(&ex, &got, x.data(), s.rows, s.row_bytes, s.stride) != PLAIT_OK)
-                t.fail(plait_error_text());
+            const Raw &matrix = t.raw(x);
+            t.once(
+                [&](const plait_kernels &k, const plait_exec *ex, Side at) {
+                    return k.hash(ex, &got, at.as<unsigned char>(matrix), s.rows, s.row_bytes, s.stride);
+                },
+                threads);
             if (got != want)
                 t.fail("hash.out has other bits");
         }

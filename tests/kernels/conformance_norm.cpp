@@ -12,7 +12,8 @@ namespace
 const struct Size {
     int64_t N, C;
     double offset; // mean of x: a variance from a mean of squares would lose it
-} kSizes[] = {{1, 1, 0}, {7, 31, 0}, {31, 7, 0}, {3, 257, 0}, {64, 64, 0}, {257, 5, 0}, {33, 768, 0}, {5, 64, 100}};
+} kSizes[] = {{1, 1, 0},   {7, 31, 0},   {31, 7, 0},   {3, 257, 0},  {64, 64, 0},
+              {257, 5, 0}, {33, 768, 0}, {5, 64, 100}, {2, 4099, 0}, {3, 8208, 0}};
 constexpr double kEps = 1e-5;
 
 // Which outputs a backward call asks for and where dx goes.
@@ -78,18 +79,24 @@ void layernorm_bwd(Bench &t, const Part &part)
         auto xhat_size = [&](int64_t r, int64_t c) {
             return (std::fabs(x.at(r, c)) + std::fabs(mean.at(r, 0))) * rstd.at(r, 0);
         };
-        if (dx)
-            t.compare("layernorm_bwd.dx", *dx, static_cast<double>(s.C), [&](int64_t r, int64_t c) {
-                double g = 0, dot = 0;
+        if (dx) {
+            std::vector<double> g, dot; // mean sizes of w dy and of w dy xhat, by row
+            for (int64_t r = 0; r < s.N; r++) {
+                double sum_g = 0, sum_dot = 0;
                 for (int64_t i = 0; i < s.C; i++) {
                     const double g_i = std::fabs(w.at(0, i) * dy0[static_cast<size_t>(r * s.C + i)]);
-                    g += g_i / static_cast<double>(s.C);
-                    dot += g_i * xhat_size(r, i) / static_cast<double>(s.C);
+                    sum_g += g_i;
+                    sum_dot += g_i * xhat_size(r, i);
                 }
-                const size_t i = static_cast<size_t>(r * s.C + c);
-                return rstd.at(r, 0) * (std::fabs(w.at(0, c) * dy0[i]) + g + xhat_size(r, c) * dot) +
+                g.push_back(sum_g / static_cast<double>(s.C));
+                dot.push_back(sum_dot / static_cast<double>(s.C));
+            }
+            t.compare("layernorm_bwd.dx", *dx, static_cast<double>(s.C), [&](int64_t r, int64_t c) {
+                const size_t i = static_cast<size_t>(r * s.C + c), row = static_cast<size_t>(r);
+                return rstd.at(r, 0) * (std::fabs(w.at(0, c) * dy0[i]) + g[row] + xhat_size(r, c) * dot[row]) +
                        (dres ? std::fabs(dres0[i]) : 0);
             });
+        }
         if (dw) {
             auto sum = [&](int64_t c, bool with_x) {
                 double sum_sq = 1;
@@ -145,17 +152,21 @@ void rmsnorm_bwd(Bench &t, const Part &part)
         t.both([&](const plait_kernels &k, const plait_exec *ex, Side at) {
             return k.rmsnorm_bwd(ex, at(dx), at(dw), at(dy), at(dres), at(x), at(w), at(rstd), s.N, s.C);
         });
-        if (dx)
-            t.compare("rmsnorm_bwd.dx", *dx, static_cast<double>(s.C), [&](int64_t r, int64_t c) {
-                double dot = 0;
+        if (dx) {
+            std::vector<double> dot; // mean size of w dy x, by row
+            for (int64_t r = 0; r < s.N; r++) {
+                double sum = 0;
                 for (int64_t i = 0; i < s.C; i++)
-                    dot += std::fabs(w.at(0, i) * dy0[static_cast<size_t>(r * s.C + i)] * x.at(r, i)) /
-                           static_cast<double>(s.C);
+                    sum += std::fabs(w.at(0, i) * dy0[static_cast<size_t>(r * s.C + i)] * x.at(r, i));
+                dot.push_back(sum / static_cast<double>(s.C));
+            }
+            t.compare("rmsnorm_bwd.dx", *dx, static_cast<double>(s.C), [&](int64_t r, int64_t c) {
                 const size_t i = static_cast<size_t>(r * s.C + c);
-                const double scale = rstd.at(r, 0);
-                return scale * (std::fabs(w.at(0, c) * dy0[i]) + std::fabs(x.at(r, c)) * scale * scale * dot) +
+                const double scale = rstd.at(r, 0), of_x = std::fabs(x.at(r, c)) * scale * scale;
+                return scale * (std::fabs(w.at(0, c) * dy0[i]) + of_x * dot[static_cast<size_t>(r)]) +
                        (dres ? std::fabs(dres0[i]) : 0);
             });
+        }
         if (dw)
             t.compare("rmsnorm_bwd.dw", *dw, static_cast<double>(s.N), [&](int64_t, int64_t c) {
                 double sum_sq = 1;

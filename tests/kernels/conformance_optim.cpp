@@ -90,12 +90,13 @@ void unscale(Bench &t)
                 t.say(std::string(c.name) + " at " + std::to_string(place) + " of " + std::to_string(n));
                 Array &x = t.values(1, n, t.A);
                 x.set(0, place, c.put);
-                int32_t found = c.before, ignored = 0;
+                const Raw &found = t.scalar(c.before);
                 t.both([&](const plait_kernels &k, const plait_exec *ex, Side at) {
-                    return k.unscale(ex, at(x), c.scale, n, at.reference ? &ignored : &found);
+                    return k.unscale(ex, at(x), c.scale, n, at.as<int32_t>(found));
                 });
-                if (found != c.after)
-                    t.fail("unscale.found_inf is " + std::to_string(found));
+                const int32_t after = found.get<int32_t>()[0];
+                if (after != c.after)
+                    t.fail("unscale.found_inf is " + std::to_string(after));
                 if (!c.after || c.before)
                     t.compare("unscale.x", x, 1, [&](int64_t r, int64_t i) { return std::fabs(x.at(r, i)); });
             }

@@ -18,7 +18,7 @@ inline const plait_kernels &ref()
 
 inline const plait_exec *ref_exec()
 {
-    static const plait_exec ex = {&ref(), nullptr, nullptr, nullptr, 0, 1};
+    static const plait_exec ex = {&ref(), nullptr, nullptr, nullptr, 0, 1, nullptr};
     return &ex;
 }
 

@@ -1,4 +1,4 @@
-// main() of the programs that test a group of tables: a group that this processor lacks is skipped, not passed, and
+// main() of the programs that test a group of tables: a group that this machine lacks is skipped, not passed, and
 // nothing to run is a failure.
 #include <cstdio>
 #include <gtest/gtest.h>

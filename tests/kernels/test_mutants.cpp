@@ -13,6 +13,28 @@ namespace
 {
 
 const plait_kernels *inner; // what the mutant calls
+const plait_backend *where; // it computes
+const plait_exec *running;  // the call of now
+
+// f changes bytes of a tensor, which come to the host for it.
+template <typename F> void change(void *p, size_t bytes, F f)
+{
+    std::vector<char> host(bytes);
+    const bool done = where->download(running, host.data(), p, bytes) == PLAIT_OK &&
+                      where->finish(running) == PLAIT_OK && (f(host.data()), true) &&
+                      where->upload(running, p, host.data(), bytes) == PLAIT_OK && where->finish(running) == PLAIT_OK;
+    EXPECT_TRUE(done) << plait_error_text();
+}
+
+template <typename V, typename F> void change(V *p, F f)
+{
+    change(p, sizeof *p, [&](char *host) {
+        V value;
+        std::memcpy(&value, host, sizeof value);
+        f(value);
+        std::memcpy(host, &value, sizeof value);
+    });
+}
 
 bool at_end; // which element it changes
 
@@ -22,9 +44,11 @@ void bump_at(int64_t last, void *p, plait_dtype dtype)
     if (!p || (at_end && last == 0))
         return; // not asked for; of one element, the first is enough
     const int64_t i = at_end ? last : 0;
-    const double value = conformance::load(p, dtype, i);
     const double part = plait_dtype_size(dtype) == 2 ? 0.5 : 1.0 / 16;
-    conformance::store(p, dtype, i, value + part * std::fmax(1, std::fabs(value)));
+    change(plait_at(p, dtype, i), plait_dtype_size(dtype), [&](char *element) {
+        const double value = conformance::load(element, dtype, 0);
+        conformance::store(element, dtype, 0, value + part * std::fmax(1, std::fabs(value)));
+    });
 }
 
 template <typename... Extents> int64_t product(Extents... extents)
@@ -47,7 +71,7 @@ int64_t end_of(int64_t rows, int64_t cols, int64_t ld)
 void flip(void *p, size_t bytes)
 {
     if (bytes > 0)
-        static_cast<char *>(p)[at_end ? bytes - 1 : 0] ^= 1;
+        change(static_cast<char *>(p) + (at_end ? bytes - 1 : 0), [](char &byte) { byte ^= 1; });
 }
 
 // Replaces slot `S` of a table by one that calls the inner table and then `spoil`s with the arguments.
@@ -58,6 +82,7 @@ template <typename... Args, plait_status (*plait_kernels::*S)(const plait_exec *
     static plait_status call(const plait_exec *ex, Args... args)
     {
         const plait_status st = (inner->*S)(ex, args...);
+        running = ex;
         spoil(args...);
         return st;
     }
@@ -149,7 +174,8 @@ const Mutant kMutants[] = {
     MUTANT(cross_entropy_max, row_max, (Loss c), bump(c->row_max, A(), c->rows)),
     MUTANT(cross_entropy_sum, row_sum, (Loss c), bump(c->row_sum, A(), c->rows)),
     MUTANT(cross_entropy_sum, row_target, (Loss c), bump(c->row_target, A(), c->rows)),
-    MUTANT(cross_entropy_loss, loss, (double *loss, Loss), *loss *= 1 + 0x1p-20), // a sum in float would pass 2^-24
+    MUTANT(cross_entropy_loss, loss, (double *loss, Loss),
+           change(loss, [](double &x) { x *= 1 + 0x1p-20; })), // a sum in float would pass 2^-24
     MUTANT(cross_entropy_grad, dlogits, (Loss c, double), bump_at(end_of_gradient(c), c->logits, T())),
     MUTANT(adamw, param, (P param, P, P, P, CP, I n, const plait_adamw *), bump(param, T(), n)),
     MUTANT(adamw, master, (P, P master, P, P, CP, I n, const plait_adamw *), bump(master, A(), n)),
@@ -159,12 +185,15 @@ const Mutant kMutants[] = {
     MUTANT(sgd, master, (P, P master, P, CP, I n, const plait_sgd *), bump(master, A(), n)),
     MUTANT(sgd, buf, (P, P, P buf, CP, I n, const plait_sgd *), bump(buf, A(), n)),
     MUTANT(unscale, x, (P x, double, I n, int32_t *), bump(x, A(), n)),
-    MUTANT(unscale, found_inf, (P, double, I, int32_t *found), *found = 0),
-    MUTANT(sum_squares, sum, (double *sum, CP, I), *sum *= 1 + 0x1p-20),
-    MUTANT(fixed_add, sum, (int64_t * sum, CP, double, double, I n, int32_t *), sum[at_end ? n - 1 : 0]++),
-    MUTANT(fixed_add, overflow, (int64_t *, CP, double, double, I, int32_t *overflow), *overflow = 0),
+    MUTANT(unscale, found_inf, (P, double, I, int32_t *found), change(found, [](int32_t &x) { x = 0; })),
+    MUTANT(sum_squares, sum, (double *sum, CP, I), change(sum, [](double &x) { x *= 1 + 0x1p-20; })),
+    MUTANT(fixed_add, sum, (int64_t * sum, CP, double, double, I n, int32_t *),
+           change(sum + (at_end ? n - 1 : 0), [](int64_t &x) { x++; })),
+    MUTANT(fixed_add, overflow, (int64_t *, CP, double, double, I, int32_t *overflow),
+           change(overflow, [](int32_t &x) { x = 0; })),
     MUTANT(fixed_read, y, (P y, const int64_t *, I n), bump(y, A(), n)),
-    MUTANT(fixed_squares, total, (plait_fixed_squares * total, CP, I, int32_t *), ++*total),
+    MUTANT(fixed_squares, total, (plait_fixed_squares * total, CP, I, int32_t *),
+           change(total, [](plait_fixed_squares &x) { ++x; })),
     MUTANT(hash, out, (uint64_t * out, CP, I, size_t, size_t), ++*out),
     MUTANT(cast, dst, (P dst, plait_dtype to, CP, plait_dtype, I n), bump(dst, to, n)),
     MUTANT(add, y, (P y, CP, plait_dtype dtype, I n), bump(y, dtype, n)),
@@ -174,9 +203,10 @@ const Mutant kMutants[] = {
 
 bool is_noticed(const Mutant &m, const plait_kernels &mutant)
 {
+    const conformance::Setting setting = {where};
     for (const conformance::Row &row : conformance::rows())
         if (row.op == m.op)
-            for (const std::string &failure : conformance::run(row, mutant))
+            for (const std::string &failure : conformance::run(row, mutant, setting))
                 if (failure.find(m.output) != std::string::npos)
                     return true;
     return false;
@@ -192,6 +222,7 @@ TEST_P(Mutants, AreNoticed)
     const std::string output = m.output;
     for (const Table &table : tables()) {
         inner = table.kernels;
+        where = table.backend;
         const bool own_master = inner->dtype == inner->acc;
         if (own_master && (output == "adamw.param" || output == "sgd.param"))
             continue; // there is no such output

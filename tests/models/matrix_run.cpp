@@ -96,7 +96,8 @@ const std::vector<RunResult> &references_of(const Overrides &numbers)
 
 } // namespace
 
-int run_rows(const std::vector<Row> &rows, const Overrides &numbers, const Tolerance &tolerance)
+int run_rows(const std::vector<Row> &rows, const Overrides &numbers, const Tolerance &tolerance,
+             const Overrides &device)
 {
     const std::vector<RunResult> &reference = references_of(numbers);
     double finished = 0;
@@ -108,7 +109,7 @@ int run_rows(const std::vector<Row> &rows, const Overrides &numbers, const Toler
             const Row &row = fit[(size_t)i];
             SCOPED_TRACE(row.name());
             const std::string file = shared_dir() + "/row-" + std::to_string(test_world.rank / ranks) + ".safetensors";
-            finished += run_row(world, row, numbers, tolerance, reference[(size_t)row.model()], file);
+            finished += run_row(world, row, numbers + device, tolerance, reference[(size_t)row.model()], file);
         });
     }
     const std::vector<char> bytes = gather_bytes(&test_world, &finished, sizeof finished);

@@ -1,5 +1,7 @@
 #include "replicas.h"
 
+#include "kernels/backend.h"
+
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
@@ -43,8 +45,7 @@ std::vector<Held> held_parameters(const plait_training &t)
     for (int i = 0; i < list->num_params; i++) {
         const plait_param *p = &list->params[i];
         int64_t begin = p->offset, end = p->offset + plait_param_numel(p);
-        std::vector<char> masters;
-        const void *bits;
+        std::vector<char> bits;
         if (sharded) {
             int64_t held, held_end;
             plait_zero_held(z, p->unit, &held, &held_end);
@@ -52,17 +53,22 @@ std::vector<Held> held_parameters(const plait_training &t)
             end = std::min(end, held_end);
             if (begin >= end)
                 continue;
-            masters.resize((size_t)(end - begin) * plait_dtype_size(dtype));
-            EXPECT_EQ(plait_zero_read(z, p->unit, begin, end - begin, masters.data()), PLAIT_OK) << plait_error_text();
-            bits = masters.data();
+            bits.resize((size_t)(end - begin) * plait_dtype_size(dtype));
+            EXPECT_EQ(plait_zero_read(z, p->unit, begin, end - begin, bits.data()), PLAIT_OK) << plait_error_text();
         } else {
-            bits = plait_at(plait_zero_param(z, p->unit), dtype, begin);
+            const plait_exec *ex = plait_engine_exec(t.engine);
+            bits.resize((size_t)(end - begin) * plait_dtype_size(dtype));
+            EXPECT_EQ(
+                plait_download(ex, bits.data(), plait_at(plait_zero_param(z, p->unit), dtype, begin), bits.size()),
+                PLAIT_OK)
+                << plait_error_text();
+            EXPECT_EQ(plait_finish(ex), PLAIT_OK) << plait_error_text();
         }
         Held h = {};
         std::snprintf(h.key, sizeof h.key, "%s rows %lld+%lld columns %lld+%lld elements %lld to %lld", p->name,
                       (long long)p->row0, (long long)p->rows, (long long)p->col0, (long long)p->cols,
                       (long long)(begin - p->offset), (long long)(end - p->offset));
-        h.hash = XXH3_64bits(bits, (size_t)(end - begin) * plait_dtype_size(dtype));
+        h.hash = XXH3_64bits(bits.data(), bits.size());
         all.push_back(h);
     }
     return all;

@@ -112,7 +112,7 @@ class Loop
         ok(plait_hash_file_step(&hashes_, t.engine, step));
 
         int signal;
-        ok(plait_stop_agree(t.world->comm, plait_engine_exec(t.engine), false, &signal));
+        ok(plait_stop_agree(t.world->comm, false, &signal));
 
         double loss;
         ok(plait_training_evaluate(&t, &loss));

@@ -1,0 +1,319 @@
+/* Matrix products by cuBLASLt.
+ *
+ * Its epilogues exist for column-major results only, and a row-major C (m, n) is the column-major C^T (n, m): so what
+ * it is asked for is C^T = op(B)^T op(A)^T. Its A is our B, its rows are our columns, and its bias, a number for each
+ * row, is ours, a number for each column.
+ *
+ * The algorithm is its own choice. It is asked once for a shape, since asking takes longer than a small product, and
+ * what it said is kept: a step after the first asks, and allocates, nothing. The choice depends on the shape, types,
+ * alignment and workspace alone, so the same product has the same bits in every run on one kind of GPU.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "kernels/cuda/cuda_impl.h"
+#include "kernels/cuda/gemm_small.h"
+
+/* fp32 products are in fp32. TF32 rounds their inputs to 11 bits for eight times the speed; should a key ask for it one
+ * day, this is where it goes (CUBLAS_COMPUTE_32F_FAST_TF32). */
+#define COMPUTE CUBLAS_COMPUTE_32F
+
+/* What cuBLASLt's documentation asks of a workspace, and more than any algorithm asks of a pointer. Matrices are
+ * described as aligned to 16 bytes at most, so that where an arena put them does not decide about bits. */
+enum { WORKSPACE_ALIGN = 256, ALIGN = 16 };
+
+/* A step has some tens of shapes. Of a full set the one used longest ago is replaced. */
+enum { SETS = 64, WAYS = 8 };
+
+/* From this many multiplications on it is worth a warning that the library does not take them. */
+#define WORTH_A_WARNING ((int64_t)1 << 24)
+
+/* Everything that the choice depends on. Zeroed before it is filled, since it is compared as bytes. */
+typedef struct key {
+    int64_t m, n, k, lda, ldb, ldc;
+    uint64_t workspace; /* bytes it may have */
+    int32_t dtype;
+    bool trans_a, trans_b, c_acc, accumulate, bias;
+    uint8_t align_a, align_b, align_c;
+    uint8_t unused[4]; /* no padding, which a copy need not keep */
+} key;
+
+typedef struct product {
+    key key;
+    uint64_t used; /* when it was last asked for */
+    bool found;    /* the library has an algorithm */
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace;
+    cublasLtMatmulDescOpaque_t op;
+    cublasLtMatrixLayoutOpaque_t a, b, c; /* the library's: our B, A and C, transposed */
+} product;
+
+struct plait_cuda_gemms {
+    uint64_t uses;
+    product products[SETS][WAYS];
+};
+
+plait_status plait_cuda_gemms_create(struct plait_cuda_gemms **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for the algorithms of matrix products");
+    return PLAIT_OK;
+}
+
+void plait_cuda_gemms_destroy(struct plait_cuda_gemms *g)
+{
+    free(g);
+}
+
+/* ---- keys ---- */
+
+static uint8_t alignment_of(const void *p)
+{
+    uintptr_t lowest = (uintptr_t)p & (~(uintptr_t)p + 1);
+    return (uint8_t)(lowest == 0 || lowest > ALIGN ? ALIGN : lowest);
+}
+
+static key key_of(plait_dtype dtype, const plait_gemm *g, size_t workspace)
+{
+    key k;
+    memset(&k, 0, sizeof k);
+    k.m = g->m;
+    k.n = g->n;
+    k.k = g->k;
+    k.lda = g->lda;
+    k.ldb = g->ldb;
+    k.ldc = g->ldc;
+    k.workspace = workspace;
+    k.dtype = (int32_t)dtype;
+    k.trans_a = g->trans_a;
+    k.trans_b = g->trans_b;
+    k.c_acc = g->c_acc || dtype == PLAIT_FP32;
+    k.accumulate = g->accumulate;
+    k.bias = g->bias != NULL;
+    k.align_a = alignment_of(g->a);
+    k.align_b = alignment_of(g->b);
+    k.align_c = alignment_of(g->c);
+    return k;
+}
+
+static uint64_t hash_of(const key *k)
+{
+    uint64_t words[sizeof(key) / 8], h = 0;
+    _Static_assert(sizeof(key) % 8 == 0, "a key is whole words");
+    memcpy(words, k, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        h = (h ^ words[i]) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+/* Puts the product into the sentence of a failure. */
+static plait_status with_shape(const key *k, plait_status st)
+{
+    if (st != PLAIT_OK)
+        plait_error_prefix("product of m %lld, n %lld, k %lld in %s (%s%s, ld %lld %lld %lld%s%s%s, workspace %llu): ",
+                           (long long)k->m, (long long)k->n, (long long)k->k, plait_dtype_name((plait_dtype)k->dtype),
+                           k->trans_a ? "T" : "N", k->trans_b ? "T" : "N", (long long)k->lda, (long long)k->ldb,
+                           (long long)k->ldc, k->c_acc ? ", fp32 result" : "", k->accumulate ? ", added" : "",
+                           k->bias ? ", bias" : "", (unsigned long long)k->workspace);
+    return st;
+}
+
+/* ---- asking the library ---- */
+
+static cudaDataType type_of(plait_dtype dtype)
+{
+    return dtype == PLAIT_FP32 ? CUDA_R_32F : dtype == PLAIT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+#define SET(setter, what, attribute, value) PLAIT_TRY_CUBLAS(setter(what, attribute, &(value), sizeof(value)))
+
+static plait_status describe(product *p)
+{
+    const key *k = &p->key;
+    const cudaDataType type = type_of((plait_dtype)k->dtype);
+    const cublasOperation_t op_a = k->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            op_b = k->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t epilogue = k->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const uint64_t m = (uint64_t)k->m, n = (uint64_t)k->n, depth = (uint64_t)k->k;
+
+    PLAIT_TRY_CUBLAS(cublasLtMatmulDescInit(&p->op, COMPUTE, CUDA_R_32F));
+    SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
+    SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
+    SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    /* A row of ours is a column of the library's. */
+    PLAIT_TRY_CUBLAS(cublasLtMatrixLayoutInit(&p->a, type, k->trans_b ? depth : n, k->trans_b ? n : depth, k->ldb));
+    PLAIT_TRY_CUBLAS(cublasLtMatrixLayoutInit(&p->b, type, k->trans_a ? m : depth, k->trans_a ? depth : m, k->lda));
+    PLAIT_TRY_CUBLAS(cublasLtMatrixLayoutInit(&p->c, k->c_acc ? CUDA_R_32F : type, n, m, k->ldc));
+    return PLAIT_OK;
+}
+
+/* Sums that are split along k are added in fp32, from the workspace, in a separate pass: the other two schemes round
+ * them to C's type on the way. None of the schemes adds in the order of arrival. */
+static plait_status limit_choice(cublasLtMatmulPreference_t pref, const key *k)
+{
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t a = k->align_b, b = k->align_a, c = k->align_c;
+    PLAIT_TRY_CUBLAS(cublasLtMatmulPreferenceInit(pref));
+    SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, k->workspace);
+    SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums);
+    SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a);
+    SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b);
+    SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c);
+    SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c);
+    return PLAIT_OK;
+}
+
+/* The best that fits, if there is one: an unsupported combination is no failure. */
+static plait_status choose(product *p, cublasLtHandle_t lt, const void *bias)
+{
+    enum { ASKED = 8 };
+    cublasLtMatmulHeuristicResult_t results[ASKED];
+    cublasLtMatmulPreferenceOpaque_t pref;
+    int count = 0;
+
+    PLAIT_TRY(describe(p));
+    PLAIT_TRY(limit_choice(&pref, &p->key));
+    if (p->key.bias)
+        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    const cublasStatus_t asked =
+        cublasLtMatmulAlgoGetHeuristic(lt, &p->op, &p->a, &p->b, &p->c, &p->c, &pref, ASKED, results, &count);
+    if (asked == CUBLAS_STATUS_NOT_SUPPORTED)
+        return PLAIT_OK;
+    PLAIT_TRY_CUBLAS(asked);
+    for (int i = 0; i < count && !p->found; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > p->key.workspace)
+            continue;
+        p->found = true;
+        p->algo = results[i].algo;
+        p->workspace = results[i].workspaceSize;
+    }
+    return PLAIT_OK;
+}
+
+static plait_status make_product(product *p, const key *k, cublasLtHandle_t lt, const void *bias)
+{
+    memset(p, 0, sizeof *p);
+    p->key = *k;
+    const plait_status st = choose(p, lt, bias);
+    if (st != PLAIT_OK) {
+        memset(p, 0, sizeof *p); /* the next call asks again */
+        return with_shape(k, st);
+    }
+    if (!p->found && k->m * k->n >= WORTH_A_WARNING / k->k)
+        plait_log(
+            PLAIT_LOG_WARN,
+            "cuBLASLt has no algorithm for the product of m %lld, n %lld, k %lld in %s (ld %lld %lld %lld, workspace "
+            "%llu): a plain kernel computes it, slowly",
+            (long long)k->m, (long long)k->n, (long long)k->k, plait_dtype_name((plait_dtype)k->dtype),
+            (long long)k->lda, (long long)k->ldb, (long long)k->ldc, (unsigned long long)k->workspace);
+    return PLAIT_OK;
+}
+
+static plait_status find_product(const plait_cuda_stream *s, const key *k, const void *bias, product **out)
+{
+    product *p = s->gemms->products[hash_of(k) % SETS], *end = p + WAYS, *oldest = p;
+    for (; p < end; p++) {
+        if (memcmp(&p->key, k, sizeof *k) == 0)
+            break;
+        if (p->used < oldest->used)
+            oldest = p;
+    }
+    if (p == end) {
+        p = oldest;
+        PLAIT_TRY(make_product(p, k, s->lt, bias));
+    }
+    p->used = ++s->gemms->uses;
+    *out = p;
+    return PLAIT_OK;
+}
+
+/* ---- the product ---- */
+
+/* The scratch that is left, aligned as a workspace. */
+typedef struct room {
+    char *at;
+    size_t bytes;
+} room;
+
+static room room_of(const plait_exec *ex)
+{
+    const size_t skip = (size_t)(-(uintptr_t)ex->scratch % WORKSPACE_ALIGN);
+    room r = {NULL, 0};
+    if (ex->scratch && ex->scratch_bytes > skip) {
+        r.at = (char *)ex->scratch + skip;
+        r.bytes = (ex->scratch_bytes - skip) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    }
+    return r;
+}
+
+static plait_status multiply(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, room r)
+{
+    static const float one = 1.0f, zero = 0.0f;
+    const plait_cuda_stream *s = ex->stream;
+    const key k = key_of(dtype, g, r.bytes);
+    product *p;
+    PLAIT_TRY(find_product(s, &k, g->bias, &p));
+    if (!p->found)
+        return plait_cuda_small_gemm(ex, dtype, g);
+    if (k.bias)
+        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias);
+    const cublasStatus_t done =
+        cublasLtMatmul(s->lt, &p->op, &one, g->b, &p->a, g->a, &p->b, g->accumulate ? &one : &zero, g->c, &p->c, g->c,
+                       &p->c, &p->algo, p->workspace > 0 ? r.at : NULL, p->workspace, s->stream);
+    if (done != CUBLAS_STATUS_SUCCESS)
+        return with_shape(&k, plait_cublas_fail(__FILE__, __LINE__, "cublasLtMatmul", done));
+    return PLAIT_OK;
+}
+
+/* cuBLASLt reads a bias in wide loads: one that begins anywhere is copied to the front of scratch. */
+static plait_status multiply_bias(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, room r)
+{
+    const size_t bytes = (size_t)g->n * plait_dtype_size(dtype),
+                 taken = (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    plait_gemm aligned = *g;
+    if (alignment_of(g->bias) == ALIGN)
+        return multiply(ex, dtype, g, r);
+    if (taken > r.bytes)
+        return plait_cuda_small_gemm(ex, dtype, g);
+    PLAIT_TRY_CUDA(cudaMemcpyAsync(r.at, g->bias, bytes, cudaMemcpyDeviceToDevice, plait_cuda_stream_of(ex)));
+    aligned.bias = r.at;
+    r.at += taken;
+    r.bytes -= taken;
+    return multiply(ex, dtype, &aligned, r);
+}
+
+/* The library counts in 32 bits, and its columns may not overlap. */
+static bool is_for_library(const plait_gemm *g)
+{
+    return g->k > 0 && g->m <= INT32_MAX && g->n <= INT32_MAX && g->k <= INT32_MAX &&
+           g->lda >= (g->trans_a ? g->m : g->k) && g->ldb >= (g->trans_b ? g->k : g->n) && g->ldc >= g->n;
+}
+
+static plait_status gemm(const plait_exec *ex, const plait_gemm *g)
+{
+    const plait_dtype dtype = ex->k->dtype;
+    if (g->m <= 0 || g->n <= 0)
+        return PLAIT_OK;
+    if (!is_for_library(g))
+        return plait_cuda_small_gemm(ex, dtype, g);
+    if (g->bias && g->c_acc && dtype != PLAIT_FP32) {
+        /* Its bias has the type of C, ours is T: the bias goes to C first, and the product is added. */
+        plait_gemm added = *g;
+        PLAIT_TRY(plait_cuda_bias_rows(ex, dtype, g));
+        added.bias = NULL;
+        added.accumulate = true;
+        return multiply(ex, dtype, &added, room_of(ex));
+    }
+    if (g->bias)
+        return multiply_bias(ex, dtype, g, room_of(ex));
+    return multiply(ex, dtype, g, room_of(ex));
+}
+
+void plait_cuda_fill_gemm(plait_kernels *k)
+{
+    k->gemm = gemm;
+}

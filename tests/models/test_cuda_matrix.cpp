@@ -1,0 +1,61 @@
+// Does a training on GPUs give what the host's does? Rows of the matrix with device.backend cuda, over NCCL and staged,
+// compared with one rank on the host.
+#include "../parallel/mpi_world.h"
+#include "matrix_run.h"
+
+#include <gtest/gtest.h>
+
+namespace
+{
+
+class CudaMatrix : public testing::Test
+{
+  protected:
+    static void TearDownTestSuite() { remove_shared_dir(); }
+};
+
+const Overrides kNccl = {"device.backend=cuda", "device.kernels=auto", "comm.backend=nccl"};
+const Overrides kStaged = {"device.backend=cuda", "device.kernels=auto", "comm.backend=staged"};
+
+// Every n-th of the rows that have all pairs.
+std::vector<Row> some(size_t first, size_t n)
+{
+    std::vector<Row> rows;
+    for (size_t i = first; i < covering_rows().size(); i += n)
+        rows.push_back(covering_rows()[i]);
+    return rows;
+}
+
+void expect_like_host(const std::vector<Row> &rows, const Overrides &device)
+{
+    EXPECT_EQ(run_rows(rows, fp32(), kFp32, device), (int)rows.size());
+}
+
+TEST_F(CudaMatrix, OneRank)
+{
+    expect_like_host({{1, 1, 1, Zero::kStage0, Pipe::kNone, false, true, true, true, Recompute::kNone},
+                      {1, 1, 1, Zero::kStage3, Pipe::kNone, false, false, false, true, Recompute::kUniform}},
+                     kNccl);
+}
+
+TEST_F(CudaMatrix, SomeRowsOverNccl)
+{
+    expect_like_host(some(0, 8), kNccl);
+}
+
+TEST_F(CudaMatrix, SomeRowsStaged)
+{
+    expect_like_host(some(4, 8), kStaged);
+}
+
+TEST_F(CudaMatrix, CoveringRowsOverNccl)
+{
+    expect_like_host(covering_rows(), kNccl);
+}
+
+TEST_F(CudaMatrix, CoveringRowsStaged)
+{
+    expect_like_host(covering_rows(), kStaged);
+}
+
+} // namespace
