@@ -138,6 +138,9 @@ std::vector<Row> rows(const std::string &other_text, const std::string &weights)
         {"logging.metrics_file", {"logging.metrics_file=/nowhere/m.jsonl"}, REFUSED, {}, 0, {"/nowhere/m.jsonl"}},
         {"logging.log_throughput", {"logging.log_throughput=false"}, LOG},
 
+        /* Legal ones need a build for GPUs, and are seen under its emulation: test_cuda_matrix. */
+        {"device.backend", {"device.backend=cuda", "device.kernels=ref"}, REFUSED},
+        {"comm.backend", {"comm.backend=nccl", "device.backend=cpu"}, REFUSED},
         {"device.kernels", {"device.kernels=ref"}, LOG, {}, 0, {"kernels ref"}},
         /* one of the two is not what auto takes */
         {"device.isa", {"device.isa=avx512"}, LOG, {"device.isa=avx2"}},
