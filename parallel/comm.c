@@ -551,7 +551,7 @@ plait_status plait_comm_progress(void)
 
 /* ---- waits ---- */
 
-static double now(void)
+double plait_comm_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -615,7 +615,7 @@ static void give_way(double waited)
 /* Called while nothing moves. Past the time-out of standing still it returns true. */
 static bool stalled(const plait_comm *c, uint64_t *moves, double *since)
 {
-    double t = now();
+    double t = plait_comm_now();
     if (*since == 0.0 || *moves != c->moves) {
         *since = t;
         *moves = c->moves;
@@ -654,13 +654,13 @@ plait_status plait_request_wait(plait_request **req, const plait_exec *before)
 
 plait_status plait_comm_finish(plait_comm *c, const plait_exec *ex)
 {
-    double since = now();
+    double since = plait_comm_now();
     for (bool idle = false;;) {
         PLAIT_TRY(plait_backend_of(ex)->is_idle(ex, &idle));
         if (idle)
             return plait_finish(ex);
         PLAIT_TRY(plait_comm_progress());
-        if (now() - since > timeout_seconds)
+        if (plait_comm_now() - since > timeout_seconds)
             PLAIT_FAIL(PEER, "group %s (%d ranks): the device has not come to the end of its work for %.3g s", c->name,
                        c->size, timeout_seconds);
         give_way(0);

@@ -118,6 +118,8 @@ struct plait_comm {
 
 /* ---- comm.c ---- */
 
+/* Seconds of a clock that only goes on. */
+double plait_comm_now(void);
 /* A group record with everything but the MPI communicator. `world_ranks` is copied; NULL: 0, 1, ... */
 PLAIT_MUST_USE plait_status plait_comm_alloc(const char *name, plait_comm_path path, int rank, int size,
                                              const int *world_ranks, plait_comm **out);

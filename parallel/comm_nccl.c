@@ -53,17 +53,10 @@ static plait_status fail(const plait_comm *c, const char *what, ncclResult_t res
                last[0] ? ": " : "", last);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Until NCCL has done on the host what it was asked: it may need the peers for that. */
 static plait_status settle(plait_comm *c, ncclComm_t comm, const char *what)
 {
-    const double since = now();
+    const double since = plait_comm_now();
     for (;;) {
         ncclResult_t state = ncclSuccess;
         const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
@@ -74,7 +67,7 @@ static plait_status settle(plait_comm *c, ncclComm_t comm, const char *what)
         if (state != ncclInProgress)
             return fail(c, what, state);
         PLAIT_TRY(plait_comm_progress());
-        if (now() - since > plait_comm_timeout()) {
+        if (plait_comm_now() - since > plait_comm_timeout()) {
             abort_all();
             PLAIT_FAIL(PEER, "group %s (%d ranks): %s: NCCL has stood still for %.3g s", c->name, c->size, what,
                        plait_comm_timeout());

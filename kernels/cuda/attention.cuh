@@ -8,7 +8,7 @@
 #ifndef PLAIT_KERNELS_CUDA_ATTENTION_CUH
 #define PLAIT_KERNELS_CUDA_ATTENTION_CUH
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace attention
 {
@@ -88,32 +88,8 @@ __device__ __forceinline__ int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-__device__ __forceinline__ float to_float(float x)
-{
-    return x;
-}
-__device__ __forceinline__ float to_float(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
-__device__ __forceinline__ float to_float(__half x)
-{
-    return __half2float(x);
-}
-
-template <typename T> __device__ __forceinline__ T from_float(float x);
-template <> __device__ __forceinline__ float from_float<float>(float x)
-{
-    return x;
-}
-template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x)
-{
-    return __float2bfloat16_rn(x);
-}
-template <> __device__ __forceinline__ __half from_float<__half>(float x)
-{
-    return __float2half_rn(x);
-}
+using plait_cuda::narrow;
+using plait_cuda::widen;
 
 /* ---- host ---- */
 

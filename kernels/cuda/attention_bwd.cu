@@ -29,7 +29,7 @@ __device__ __forceinline__ float part_of_delta(const T *o, const T *d_o, bool wi
     float sum = 0.0f;
     if (!wide) {
         for (int c = lane; c < head_dim; c += DELTA_LANES)
-            sum = fmaf(to_float(o[c]), to_float(d_o[c]), sum);
+            sum = fmaf(widen(o[c]), widen(d_o[c]), sum);
         return sum;
     }
     for (int c = lane * N; c < head_dim; c += DELTA_LANES * N) {
@@ -39,7 +39,7 @@ __device__ __forceinline__ float part_of_delta(const T *o, const T *d_o, bool wi
         const chunk left = *reinterpret_cast<const chunk *>(o + c), right = *reinterpret_cast<const chunk *>(d_o + c);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            sum = fmaf(to_float(left.x[i]), to_float(right.x[i]), sum);
+            sum = fmaf(widen(left.x[i]), widen(right.x[i]), sum);
     }
     return sum;
 }

@@ -90,7 +90,7 @@ __device__ __forceinline__ void load_tile(T *tile, const head_rows<const T> &fro
         } else {
 #pragma unroll
             for (int e = 0; e < CHUNK; e++)
-                to[e] = row < rows && column + e < head_dim ? source[e] : from_float<T>(0.0f);
+                to[e] = row < rows && column + e < head_dim ? source[e] : narrow<T>(0.0f);
         }
     }
 }

@@ -61,7 +61,7 @@ __device__ __forceinline__ void stage(float (*to)[COLUMNS + 4], const span<T> &f
         const int row = i / COLUMNS, column = i % COLUMNS;
         const bool there = from.t0 + row < from.end && c0 + column < head_dim;
         to[row][column] =
-            there ? to_float(from.rows.at[static_cast<int64_t>(from.t0 + row) * from.rows.stride + c0 + column]) : 0.0f;
+            there ? widen(from.rows.at[static_cast<int64_t>(from.t0 + row) * from.rows.stride + c0 + column]) : 0.0f;
     }
 }
 
@@ -163,7 +163,7 @@ __device__ __forceinline__ void store_sums(const head_rows<T> &to, int t0, int e
             for (int j = 0; j < 4; j++) {
                 const int row = t0 + 4 * thread_y() + i, column = c0 + part * TILE + 4 * thread_x() + j;
                 if (row < end && column < head_dim)
-                    to.at[row * to.stride + column] = from_float<T>(sum[part][i][j] * factor[i]);
+                    to.at[row * to.stride + column] = narrow<T>(sum[part][i][j] * factor[i]);
             }
 }
 
