@@ -10,6 +10,7 @@
 #include "launcher/machine_file.h"
 #include "launcher/measure.h"
 #include "launcher/options.h"
+#include "launcher/outputs.h"
 #include "launcher/stop.h"
 #include "launcher/usage.h"
 
@@ -61,6 +62,28 @@ static plait_status measure(plait_variants *v, const plait_plan_request *request
     return PLAIT_OK;
 }
 
+/* The text that runs of the variants read; NULL: none is possible. */
+static const char *text_of(const plait_variants *v)
+{
+    for (int i = 0; i < v->num; i++)
+        if (v->all[i].legal)
+            return v->all[i].plan.cfg.data.path;
+    return NULL;
+}
+
+/* A comparison whose runs all failed has compared nothing. */
+static plait_status any_measured(const plait_variants *v)
+{
+    const char *failure = "";
+    for (int i = 0; i < v->num; i++) {
+        if (v->all[i].measured.done)
+            return PLAIT_OK;
+        if (!failure[0])
+            failure = v->all[i].measured.failure;
+    }
+    PLAIT_FAIL(IO, "none of the runs could be measured; the first: %s", failure);
+}
+
 static void print_json(const void *self, FILE *out)
 {
     plait_compare_print_json(self, out);
@@ -71,10 +94,11 @@ static plait_status compare(const options *o)
     plait_status st = PLAIT_OK;
     plait_machine machine = {0};
     plait_variants v = {0};
-    if (o->json)
-        PLAIT_TRY(plait_file_check_writable(o->json));
-    if (o->html)
-        PLAIT_TRY(plait_file_check_writable(o->html));
+    char title[1024]; /* of the page: the configuration and what changes it */
+    plait_options_join(o->words, o->num_words, title, sizeof title);
+    const plait_named_file written[] = {{"--json", o->json}, {"--html", o->html}};
+    plait_named_file read[] = {{"the configuration", o->words[0]}, {"--machine", o->machine}, {"the text", NULL}};
+    PLAIT_TRY(plait_outputs_check(written, 2, read, 2));
     if (o->machine)
         PLAIT_TRY(plait_machine_read(o->machine, &machine));
     const plait_plan_request request = {.path = o->words[0],
@@ -83,13 +107,17 @@ static plait_status compare(const options *o)
                                         .ranks = (int)o->ranks,
                                         .machine = o->machine ? &machine : NULL};
     PLAIT_TRY_TO(done, st, plait_variants_init(&v, &request, isatty(STDERR_FILENO) ? stderr : NULL));
+    read[2].path = text_of(&v);
+    PLAIT_TRY_TO(done, st, plait_outputs_check(written, 2, read, 3));
     if (o->measure)
         PLAIT_TRY_TO(done, st, measure(&v, &request, o));
     plait_compare_print(&v, stdout);
     if (o->json)
         PLAIT_TRY_TO(done, st, plait_file_write_text(o->json, print_json, &v));
     if (o->html)
-        PLAIT_TRY_TO(done, st, plait_compare_html_write(&v, o->words[0], o->html));
+        PLAIT_TRY_TO(done, st, plait_compare_html_write(&v, title, o->html));
+    if (o->measure)
+        st = any_measured(&v);
 done:
     plait_variants_deinit(&v);
     plait_machine_deinit(&machine);

@@ -37,7 +37,7 @@ static void print_variant(const plait_variant *one, FILE *out)
     print_seconds(m->step_seconds, out);
     if (predicted > 0 && m->step_seconds > 0)
         fprintf(out, " (%+.0f %%)", 100 * (predicted / m->step_seconds - 1));
-    fputc('\n', out);
+    fputs(plait_planned_fits(&one->plan) ? "\n" : "  does not fit\n", out);
     if (m->failure[0])
         fprintf(out, "    not measured: %s\n", m->failure);
     if (m->done && !m->memory_as_planned)
@@ -100,7 +100,7 @@ static void json_variant(const plait_variant *one, FILE *out)
     fputs("],\"reason\":", out);
     if (!one->legal) {
         plait_json_string(out, one->reason);
-        fputs(",\"plan\":null}", out);
+        fputs(",\"sent_bytes\":null,\"measured\":null,\"plan\":null}", out);
         return;
     }
     fprintf(out, "null,\"sent_bytes\":%lld", (long long)one->volume);

@@ -21,7 +21,36 @@ static const plait_variant *find(const plait_variants *v, int tp, int pp, int dp
     return NULL;
 }
 
+static void say_machine(const plait_variants *v, FILE *out)
+{
+    for (int i = 0; i < v->num; i++) {
+        const plait_planned *p = &v->all[i].plan;
+        if (!v->all[i].legal || !p->plan.predicted)
+            continue;
+        fprintf(out, "Times are predicted on %s (%s).\n", p->machine->name, p->machine->source);
+        return;
+    }
+}
+
 /* ---- memory ---- */
+
+/* With a limit: how many keep to it, of which alone the fastest is looked for. */
+static void say_limit(const plait_variants *v, FILE *out)
+{
+    int legal = 0, fit = 0;
+    int64_t limit = 0;
+    for (int i = 0; i < v->num; i++) {
+        const plait_variant *one = &v->all[i];
+        if (!one->legal)
+            continue;
+        limit = one->plan.cfg.device.memory_limit;
+        legal++;
+        fit += plait_planned_fits(&one->plan);
+    }
+    if (limit > 0)
+        fprintf(out, "%d of %d fit in device.memory_limit %s%s.\n", fit, legal, plait_grouped(limit),
+                fit > 0 ? "" : ": the fastest would need more memory than there is");
+}
 
 /* The category by which `more` exceeds `less` most. */
 static plait_mem_kind largest_difference(const plait_variant *less, const plait_variant *more)
@@ -178,6 +207,8 @@ void plait_compare_words(const plait_variants *v, FILE *out)
 {
     const bool measured = any_measured(v);
     const plait_variant *tensor = find(v, v->ranks, 1, 1, 0), *zero = find(v, 1, 1, v->ranks, 3);
+    say_machine(v, out);
+    say_limit(v, out);
     say_memory(v, out);
     say_time(v, measured, out);
     if (v->ranks > 1 && tensor && zero)

@@ -9,11 +9,11 @@ enum { MAX_KNOBS = 24, MAX_KEYS = 3, KEY_MAX = 96, MAX_TOGETHER = 6 };
 
 /* Keys that are changed together. */
 typedef struct knob {
-    char keys[MAX_KEYS][KEY_MAX]; /* the first one is its name */
+    char keys[MAX_KEYS][KEY_MAX];
     int num_keys;
     /* as planned: */
     bool possible;
-    char reason[256]; /* why not */
+    char reason[256]; /* why not; why the time is not known */
     size_t bytes;     /* of the largest rank */
     double seconds;   /* of a step; 0: not predicted */
     bool used;        /* among those together */
@@ -104,6 +104,11 @@ static void add_all(knobs *n)
 
 /* ---- what each does ---- */
 
+static void keep_reason(knob *k)
+{
+    snprintf(k->reason, sizeof k->reason, "%.*s", (int)strcspn(plait_error_text(), "\n"), plait_error_text());
+}
+
 /* Plans with the keys of some knobs; those of the last come last. A plan that is refused says why in `reason`. */
 static plait_status plan_with(const knobs *n, knob *const *some, int num, knob *result)
 {
@@ -115,14 +120,19 @@ static plait_status plan_with(const knobs *n, knob *const *some, int num, knob *
             more[num_more++] = some[i]->keys[key];
     plait_plan_request request = *n->request;
     request.ranks = n->plan->world;
-    const plait_status st = plait_planned_init(&p, &request, more, num_more);
+    plait_status st = plait_planned_init(&p, &request, more, num_more);
+    if (st == PLAIT_UNSUPPORTED && request.machine) { /* whose file knows less than the plan needs */
+        keep_reason(result);
+        plait_planned_deinit(&p);
+        request.machine = NULL;
+        st = plait_planned_init(&p, &request, more, num_more);
+    }
     result->possible = st == PLAIT_OK;
     if (st == PLAIT_OK) {
         result->bytes = plait_planned_bytes(&p);
         result->seconds = p.plan.predicted ? p.plan.prediction.step_seconds : 0;
     } else if (st == PLAIT_USAGE) {
-        snprintf(result->reason, sizeof result->reason, "%.*s", (int)strcspn(plait_error_text(), "\n"),
-                 plait_error_text());
+        keep_reason(result);
     }
     plait_planned_deinit(&p);
     return st == PLAIT_USAGE ? PLAIT_OK : st;
@@ -136,12 +146,17 @@ static void print_change(const knobs *n, const knob *k, FILE *out)
             plait_grouped(then < now ? now - then : then - now));
     if (k->seconds > 0)
         fprintf(out, ", step time x %.3f", k->seconds / n->plan->plan.prediction.step_seconds);
+    else if (k->reason[0])
+        fprintf(out, ", step time not known: %s", k->reason);
     fputs(then <= limit ? ": fits\n" : "\n", out);
 }
 
 static void print_knob(const knobs *n, const knob *k, FILE *out)
 {
-    fprintf(out, "  %-44s", k->keys[0]);
+    int width = fprintf(out, "  %s", k->keys[0]);
+    for (int i = 1; i < k->num_keys; i++)
+        width += fprintf(out, " %s", k->keys[i]);
+    fprintf(out, "%*s", width < 46 ? 46 - width : 1, "");
     if (k->possible)
         print_change(n, k, out);
     else

@@ -163,7 +163,10 @@ static void read_last_words(const workspace *w, int code, char *text, size_t siz
     if (in)
         fclose(in);
     last[strcspn(last, "\n")] = '\0';
-    snprintf(text, size, "it ended with %d: %.200s", code, last);
+    if (last[0])
+        snprintf(text, size, "it ended with %d: %s", code, last);
+    else
+        snprintf(text, size, "it ended with %d and said nothing", code);
 }
 
 /* ---- what it said ---- */

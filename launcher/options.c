@@ -1,5 +1,6 @@
 #include "launcher/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "launcher/usage.h"
@@ -44,4 +45,12 @@ plait_status plait_options_parse(const plait_option *options, int num_options, c
         PLAIT_TRY(set(o, i < argc ? argv[i] : NULL));
     }
     return PLAIT_OK;
+}
+
+void plait_options_join(const char *const *words, int num_words, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < num_words && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " " : "", words[i]);
 }

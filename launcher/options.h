@@ -4,6 +4,7 @@
 #define PLAIT_LAUNCHER_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/status.h"
@@ -28,6 +29,8 @@ typedef struct plait_option {
  * (with `usage`), or a value that is missing or none. */
 PLAIT_MUST_USE plait_status plait_options_parse(const plait_option *options, int num_options, const char *usage,
                                                 int argc, char **argv, const char **words, int *num_words);
+/* The words with blanks between them, cut at `size`. */
+void plait_options_join(const char *const *words, int num_words, char *text, size_t size);
 
 PLAIT_END_DECLS
 #endif

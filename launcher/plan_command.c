@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "launcher/commands.h"
 #include "launcher/knobs.h"
 #include "launcher/machine_file.h"
 #include "launcher/options.h"
+#include "launcher/outputs.h"
 #include "launcher/plan_html.h"
 #include "launcher/plan_print.h"
 #include "launcher/usage.h"
@@ -66,8 +66,11 @@ static plait_status show(const options *o)
     plait_status st = PLAIT_OK;
     plait_machine machine = {0};
     plait_planned plan = {0};
-    if (o->html)
-        PLAIT_TRY(plait_file_check_writable(o->html));
+    char title[1024]; /* of the page: the configuration and what changes it */
+    plait_options_join(o->words, o->num_words, title, sizeof title);
+    const plait_named_file page = {"--html", o->html};
+    plait_named_file read[] = {{"the configuration", o->words[0]}, {"--machine", o->machine}, {"the text", NULL}};
+    PLAIT_TRY(plait_outputs_check(&page, 1, read, 2));
     if (o->machine)
         PLAIT_TRY(plait_machine_read(o->machine, &machine));
     const plait_plan_request request = {.path = o->words[0],
@@ -78,8 +81,10 @@ static plait_status show(const options *o)
     PLAIT_TRY_TO(done, st, plait_planned_init(&plan, &request, NULL, 0));
     if (o->estimator)
         PLAIT_TRY_TO(done, st, plait_planned_estimate(&plan));
+    read[2].path = plan.cfg.data.path;
+    PLAIT_TRY_TO(done, st, plait_outputs_check(&page, 1, read, 3));
     if (o->html)
-        PLAIT_TRY_TO(done, st, plait_plan_html_write(&plan, o->words[0], o->html));
+        PLAIT_TRY_TO(done, st, plait_plan_html_write(&plan, title, o->html));
     st = print(&plan, &request, o->json);
 done:
     plait_planned_deinit(&plan);

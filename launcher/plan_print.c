@@ -187,6 +187,8 @@ void plait_plan_print(const plait_planned *p, FILE *out)
 {
     plait_plan_print_topology(p, out);
     plait_plan_print_memory(&p->plan, p->host_bytes, out);
+    if (p->without_evaluations)
+        fputs("  without evaluations: how long they are is in the text, which is not there\n", out);
     plait_plan_print_verdict(p, out);
     plait_plan_print_peaks(p, out);
     if (p->estimated)

@@ -22,15 +22,18 @@ static plait_status load(plait_planned *p, const plait_plan_request *r, const ch
     return st;
 }
 
-/* A plan is of use before there is a text; evaluations alone cannot be planned without. */
+/* A plan is of use before there is a text; how many micro-batches an evaluation has is in it alone. */
 static plait_status look_at_text(plait_planned *p, plait_run_shape *shape)
 {
     const char *path = p->cfg.data.path;
     size_t bytes;
     *shape = (plait_run_shape){0};
     p->host_bytes = -1;
-    if (p->cfg.train.eval_interval == 0 && (!path[0] || access(path, R_OK) != 0))
+    p->without_evaluations = false;
+    if (!path[0] || access(path, R_OK) != 0) {
+        p->without_evaluations = p->cfg.train.eval_interval > 0;
         return PLAIT_OK;
+    }
     PLAIT_TRY(plait_training_look(&p->cfg, shape, &bytes));
     p->host_bytes = (int64_t)bytes;
     return PLAIT_OK;

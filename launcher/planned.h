@@ -22,6 +22,7 @@ typedef struct plait_planned {
     int world;
     plait_rank_plan plan;
     int64_t host_bytes; /* of each rank, workspace of the host tier (the text); -1: the text is not there to be read */
+    bool without_evaluations; /* which there are: their micro-batches are in that text */
     const plait_machine *machine;
     bool estimated; /* plait_planned_estimate: */
     plait_estimate estimate;

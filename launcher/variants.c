@@ -261,6 +261,14 @@ void plait_variants_deinit(plait_variants *v)
 
 /* ---- the best ---- */
 
+bool plait_variants_some_fit(const plait_variants *v)
+{
+    for (int i = 0; i < v->num; i++)
+        if (v->all[i].legal && plait_planned_fits(&v->all[i].plan))
+            return true;
+    return false;
+}
+
 const plait_variant *plait_variants_smallest(const plait_variants *v)
 {
     const plait_variant *best = NULL;
@@ -282,8 +290,11 @@ double plait_variant_seconds(const plait_variant *one, bool measured)
 const plait_variant *plait_variants_fastest(const plait_variants *v, bool measured)
 {
     const plait_variant *best = NULL;
+    const bool some_fit = plait_variants_some_fit(v);
     for (int i = 0; i < v->num; i++) {
         const double seconds = plait_variant_seconds(&v->all[i], measured);
+        if (some_fit && v->all[i].legal && !plait_planned_fits(&v->all[i].plan))
+            continue;
         if (seconds > 0 && (!best || seconds < plait_variant_seconds(best, measured)))
             best = &v->all[i];
     }

@@ -15,7 +15,7 @@ enum { PLAIT_VARIANT_KEYS = 12, PLAIT_VARIANT_KEY_MAX = 80 };
 /* What a run of a few steps said (launcher/measure.h). */
 typedef struct plait_measured {
     bool done;
-    char failure[256];             /* "": it ran */
+    char failure[1024];            /* "": it ran */
     double step_seconds;           /* median, without the first steps */
     int64_t bytes;                 /* device tier, high-water mark of the rank that held most */
     int64_t resident;              /* of the process that grew most: peak - before */
@@ -54,8 +54,10 @@ void plait_variants_deinit(plait_variants *v);
 
 /* Of a step, measured or predicted; 0: not known. */
 double plait_variant_seconds(const plait_variant *one, bool measured);
-/* The legal variant of least bytes on its largest rank; of least predicted (or, where all are measured, measured) time.
- * NULL: none, or no times. */
+/* Whether one fits in device.memory_limit (without a limit all do). */
+bool plait_variants_some_fit(const plait_variants *v);
+/* The legal variant of least bytes on its largest rank; of least predicted (or, where all are measured, measured) time,
+ * among those that fit if one does. NULL: none, or no times. */
 const plait_variant *plait_variants_smallest(const plait_variants *v);
 const plait_variant *plait_variants_fastest(const plait_variants *v, bool measured);
 

@@ -163,6 +163,58 @@ TEST_F(CliCompare, ARunThatFailsIsSaidAndTheOthersGoOn)
     EXPECT_GT(failed, 0);
 }
 
+/* With a limit the fastest is one that fits, and who does not is marked. */
+TEST_F(CliCompare, WhatDoesNotFitIsNotTheFastest)
+{
+    const std::string machine = source("configs/machines/h100-sxm.yaml");
+    const Outcome o = run({"compare", kTiny8, "--ranks", "2", "--machine", machine, "device.memory_limit=36MiB"});
+    ASSERT_EQ(o.code, 0) << o;
+    const size_t at = o.out.find("\nFastest: ");
+    ASSERT_NE(at, std::string::npos) << o;
+    const std::string fastest = o.out.substr(at + 10, o.out.find(',', at + 10) - at - 10);
+    const size_t row = o.out.find("\n" + fastest);
+    ASSERT_NE(row, std::string::npos) << fastest << "\n" << o;
+    EXPECT_EQ(o.out.substr(row + 1, o.out.find('\n', row + 1) - row).find("does not fit"), std::string::npos) << o;
+    EXPECT_NE(o.out.find("  does not fit\n"), std::string::npos) << o;
+    EXPECT_NE(o.out.find(" fit in device.memory_limit 37,748,736.\n"), std::string::npos) << o;
+    EXPECT_NE(o.out.find("\nTimes are predicted on "), std::string::npos) << o;
+    const Outcome none = run({"compare", kTiny8, "--ranks", "2", "device.memory_limit=1MiB"});
+    EXPECT_NE(none.out.find("\n0 of "), std::string::npos) << none;
+}
+
+TEST_F(CliCompare, ThatNothingCouldBeMeasuredIsAFailure)
+{
+    const Outcome o = run({"compare", kTiny8, "--ranks", "2", "--measure", "--mpiexec", "false"}, 0, 120);
+    EXPECT_EQ(o.code, 5) << o;
+    EXPECT_NE(o.err.find("none of the runs could be measured; the first: it ended with 1 and said nothing"),
+              std::string::npos)
+        << o;
+}
+
+TEST_F(CliCompare, WritesOverNothingThatItReads)
+{
+    const std::string text = write("mine.txt", std::string(100000, 'a'));
+    const std::string own = write("own.yaml", "model: {hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+                                              "seq_length: 16, vocab_size: 257}\ndata: {data_path: mine.txt}\n");
+    const struct {
+        Words args;
+        const char *says;
+    } rows[] = {
+        {{"compare", own, "--ranks", "2", "--json", own}, "--json is the same file as the configuration"},
+        {{"compare", own, "--ranks", "2", "--html", text}, "--html is the same file as the text"},
+        {{"compare", own, "--ranks", "2", "--json", "x", "--html", "./x"}, "--html is the same file as --json"},
+        {{"plan", own, "--ranks", "2", "--html", own}, "--html is the same file as the configuration"},
+        {{"plan", own, "--ranks", "2", "--html", text}, "--html is the same file as the text"},
+    };
+    for (const auto &r : rows) {
+        const Outcome o = run(r.args);
+        EXPECT_EQ(o.code, 2) << text_of(r.args) << "\n" << o;
+        EXPECT_NE(o.err.find(r.says), std::string::npos) << text_of(r.args) << "\n" << o;
+    }
+    EXPECT_EQ(read("mine.txt"), std::string(100000, 'a'));
+    EXPECT_NE(read("own.yaml").find("hidden_size"), std::string::npos);
+}
+
 TEST_F(CliCompare, BadArgumentsAndFilesAreRefused)
 {
     const struct {

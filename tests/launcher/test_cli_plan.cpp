@@ -212,6 +212,47 @@ TEST_F(CliPlan, SaysWhetherItFits)
     }
 }
 
+/* A line of what would help can be taken as it stands; a machine file without a type leaves only the time out. */
+TEST_F(CliPlan, WhatWouldHelpCanBeTakenAsItStands)
+{
+    const std::string machine = write(
+        "m.yaml", "version: 1\nname: m\nsource: s\nranks_per_node: 0\noverlap: false\nlaunch_microseconds: 1\n"
+                  "step_microseconds: 0\nnode: {microseconds: 1, gbytes: 10}\nrates:\n"
+                  "  - {op: gemm, dtype: fp32, trans_a: false, trans_b: true, threads: 0, ranks: 0, m: [64], n: [64], "
+                  "k: [64], gflops: [100]}\n"
+                  "  - {op: attention_fwd, dtype: fp32, threads: 0, ranks: 0, heads: [1], seq: [32], head_dim: [8], "
+                  "gflops: [100]}\n"
+                  "  - {op: attention_bwd, dtype: fp32, threads: 0, ranks: 0, heads: [1], seq: [32], head_dim: [8], "
+                  "gflops: [100]}\n"
+                  "  - {op: memory, dtype: fp32, bytes: [1024], gbytes: [10]}\n");
+    const Outcome o =
+        run({"plan", kTiny8, "--ranks", "4", "--machine", machine, "--device-memory", "34MiB", "device.threads=1"});
+    ASSERT_EQ(o.code, 0) << o;
+    EXPECT_NE(o.out.find("step time not known: "), std::string::npos) << "bf16\n" << o;
+    int taken = 0;
+    for (size_t at = o.out.find("one key at a time"); (at = o.out.find("\n  ", at + 1)) != std::string::npos;) {
+        const std::string line = o.out.substr(at + 3, o.out.find('\n', at + 1) - at - 3);
+        Words words;
+        size_t i = 0;
+        while (line.find('=', i) != std::string::npos && line.find('=', i) < line.find("  ", i)) {
+            const size_t end = line.find(' ', i);
+            words.push_back(line.substr(i, end - i));
+            i = end == std::string::npos ? line.size() : end + 1;
+        }
+        const size_t number = line.find_first_not_of(' ', i);
+        if (words.empty() || number == std::string::npos || !isdigit(static_cast<unsigned char>(line[number])))
+            continue;
+        const std::string rest = line.substr(number);
+        const Outcome again = run(Words{"plan", kTiny8, "--ranks", "4", "device.threads=1"} + words);
+        ASSERT_EQ(again.code, 0) << again;
+        EXPECT_NE(again.out.find("largest: " + rest.substr(0, rest.find(' ')) + " bytes"), std::string::npos)
+            << line << "\n"
+            << again;
+        taken++;
+    }
+    EXPECT_GT(taken, 3) << o;
+}
+
 /* What another estimator says stands beside the plan; where it has no rules that is said. */
 TEST_F(CliPlan, DeepSpeedsEstimatorStandsBeside)
 {
