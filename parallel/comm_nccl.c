@@ -83,13 +83,12 @@ static plait_status accepted(plait_comm *c, ncclComm_t comm, const char *what, n
     return comm ? settle(c, comm, what) : PLAIT_OK;
 }
 
+/* Polled also by the waits in which ranks agree on what went wrong: a failure is said once. */
 static plait_status nccl_check(plait_comm *c)
 {
     ncclResult_t state = ncclSuccess;
-    if (c->nccl->aborted)
-        PLAIT_FAIL(PEER, "group %s (%d ranks): NCCL was aborted after an error", c->name, c->size);
     if (!c->nccl->comm)
-        return PLAIT_OK; /* it is being made */
+        return PLAIT_OK; /* it is being made, or was aborted */
     const ncclResult_t asked = ncclCommGetAsyncError(c->nccl->comm, &state);
     if (asked != ncclSuccess)
         return fail(c, "an operation", asked);
@@ -223,6 +222,8 @@ static plait_status nccl_start(plait_comm *c, const plait_comm_op *ops, int n, c
 {
     const cudaStream_t stream = plait_cuda_stream_of(&c->nccl->ex);
     travel t[n];
+    if (c->nccl->aborted)
+        PLAIT_FAIL(PEER, "group %s (%d ranks): NCCL was aborted after an error", c->name, c->size);
     PLAIT_TRY(nccl_check(c));
     PLAIT_TRY_CUDA(cudaEventRecord(c->nccl->started, plait_cuda_stream_of(after)));
     PLAIT_TRY_CUDA(cudaStreamWaitEvent(stream, c->nccl->started, 0));

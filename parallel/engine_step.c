@@ -90,7 +90,7 @@ static plait_status download_scalars(plait_engine *e)
 {
     const plait_parts *p = &e->parts;
     PLAIT_TRY(plait_download(&p->ex, p->host.scalars, p->scalars, sizeof *p->scalars));
-    return plait_finish(&p->ex);
+    return plait_comm_finish(e->groups.world, &p->ex);
 }
 
 /* Every tensor rank of the last stage has the same loss: one gives it. */
@@ -284,6 +284,6 @@ plait_status plait_engine_logits(plait_engine *e, int64_t t, double *out)
     PLAIT_TRY(plait_comm_run(e->groups.world, &spread, ex));
     PLAIT_TRY(
         plait_download(ex, e->parts.host.logits_row, e->parts.logits_row, (size_t)padded * plait_dtype_size(acc)));
-    PLAIT_TRY(plait_finish(ex));
+    PLAIT_TRY(plait_comm_finish(e->groups.world, ex));
     return plait_host_cast(out, PLAIT_FP64, e->parts.host.logits_row, acc, e->cfg->model.vocab_size);
 }

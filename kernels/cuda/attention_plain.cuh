@@ -92,6 +92,8 @@ __device__ __forceinline__ void scores(float (&s)[4][4], shared_tiles *shared, c
         __syncthreads();
 #pragma unroll
         for (int d = 0; d < STEP; d += 4) {
+            if (d0 + d >= head_dim || fixed.t0 + 4 * y >= fixed.end)
+                break;
             float4 left[4], right[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -131,7 +133,7 @@ __device__ __forceinline__ void add_moving(float (&sum)[PARTS][4][4], shared_til
         stage<TILE>(shared->staged.sum.rows, moving, c0 + part * TILE, head_dim);
         __syncthreads();
 #pragma unroll 2
-        for (int k = 0; k < TILE; k += 4) {
+        for (int k = 0; k < TILE && moving.t0 + k < moving.end; k += 4) {
             float4 left[4], right[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {

@@ -1,0 +1,77 @@
+// Small trainings on GPUs, over both carriers: losses as on the host; memory as planned, to the byte, and allocated
+// before the first step (the emulation counts).
+#include "../parallel/mpi_world.h"
+#include "fakecuda.h"
+#include "training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace
+{
+
+size_t planned_on_device(plait_training &t)
+{
+    const plait_ledger *l = plait_engine_ledger(t.engine);
+    size_t all = 0;
+    for (size_t bytes : l->planned[PLAIT_TIER_DEVICE])
+        all += bytes;
+    return all;
+}
+
+class CudaTraining : public testing::Test
+{
+  protected:
+    static void TearDownTestSuite() { remove_shared_dir(); }
+};
+
+// Relative: 16-bit types round what passes between layers, in an order of their own on each side.
+double bound_of(const Overrides &o)
+{
+    const auto has = [&](const char *key) { return std::find(o.begin(), o.end(), key) != o.end(); };
+    if (has("precision.communication_data_type=bf16"))
+        return 1e-4; /* gradients are rounded on the way */
+    return has("precision.dtype=bf16") ? 4e-3 : has("precision.dtype=fp16") ? 1e-3 : 1e-6;
+}
+
+TEST_F(CudaTraining, LossesAreThoseOfTheHostAndMemoryThatOfThePlan)
+{
+    const Overrides small = {"precision.dtype=fp32", "device.backend=cuda", "model.num_layers=2",
+                             "optimizer.eps=1e-4",   "model.seq_length=16", "batch.global_batch_size=4"};
+    const std::vector<Overrides> cases = {
+        {"comm.backend=nccl"},
+        {"comm.backend=nccl", "precision.dtype=bf16", "zero_optimization.stage=2"},
+        {"comm.backend=nccl", "zero_optimization.stage=3", "precision.communication_data_type=bf16"},
+        {"comm.backend=nccl", "parallelism.tp=2", "parallelism.sequence_parallel=true"},
+        {"comm.backend=nccl", "parallelism.pp=2", "recompute.granularity=full"},
+        {"comm.backend=staged", "zero_optimization.stage=1", "precision.dtype=fp16"},
+        {"comm.backend=staged", "parallelism.pp=2"},
+    };
+    const Overrides host = {"device.backend=cpu", "comm.backend=mpi"};
+    std::vector<RunResult> want(cases.size());
+    side_by_side(2, (int)cases.size(), [&](plait_world *world, int i) {
+        want[(size_t)i] = train(world, small + cases[(size_t)i] + host, 3);
+    });
+    side_by_side(2, (int)cases.size(), [&](plait_world *world, int i) {
+        SCOPED_TRACE(i);
+        const size_t before = fakecuda_allocated();
+        long allocations = 0;
+        const RunResult got = train(world, small + cases[(size_t)i], 3, "", [&](plait_training &t, int step) {
+            EXPECT_EQ(fakecuda_allocated() - before, planned_on_device(t)) << "step " << step;
+            if (step == 1)
+                allocations = fakecuda_allocations();
+            EXPECT_EQ(fakecuda_allocations(), allocations) << "step " << step;
+            check_memory(t);
+        });
+        const std::vector<double> &losses = want[(size_t)i].losses;
+        ASSERT_EQ(got.losses.size(), 3u);
+        ASSERT_EQ(losses.size(), 3u);
+        for (size_t step = 0; step < losses.size(); step++)
+            EXPECT_NEAR(got.losses[step], losses[step], bound_of(cases[(size_t)i]) * losses[step])
+                << "step " << step + 1;
+        EXPECT_EQ(fakecuda_allocated(), before) << "given back at the end";
+    });
+}
+
+} // namespace
