@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds Plait in four ways and runs its tests and checks.
+# Builds Plait in five ways and runs its tests and checks.
 #
 #   tests/run.sh [--full] [--no-install]
 #
 # 1. installs the packages that are missing, and fetches an MPICH for tests over several nodes (not with --no-install)
 # 2. dev      gcc, Debug, ASan and UBSan: the programs of tests with label `unit`, and these tests
-#    clang    clang, Release: likewise
+#    clang    clang, Release, and where the headers of CUDA and NCCL are the emulation of GPUs: likewise; with --full the
+#             tests with label `full-cuda` too
 #    release  gcc, Release: every test but those with label `full`; with --full these too
 #    openblas gcc, Release, with the other library of matrix products: the tests of kernels that use it
+#    cuda     where CUDA (its compiler) and NCCL are: the kernels, what the compiler made of them, and the program
 #    Warnings are errors in all of them.
 # 3. .ci/check-layers, .ci/check-format, .ci/check-tidy
 #
@@ -82,6 +84,14 @@ build() {
         must "build $preset" cmake --build --preset "$preset" -j "$jobs" -t "$target" -- -k 0
 }
 
+# Whether the build has code for GPUs. Without it nothing fails; what is left out is said at the end.
+has_cuda() {
+    grep -q '^PLAIT_WITH_CUDA:INTERNAL=ON' "build/$1/CMakeCache.txt" && return
+    not_run+=("$1: code for GPUs (no CUDA 12 or later with NCCL)")
+    skipped=$((skipped + 1))
+    return 1
+}
+
 trap 'echo interrupted; exit 130' INT TERM
 start=$SECONDS
 mkdir -p build
@@ -92,11 +102,17 @@ fi
 for preset in dev clang; do
     build $preset unit_tests && tests $preset $preset
 done
+if [ $full = 1 ] && has_cuda clang; then tests full-cuda clang; fi
 build release all && tests release release
 if [ $full = 1 ]; then tests full release; fi
 must "configure openblas" cmake --preset openblas &&
     must "build openblas" cmake --build --preset openblas -j "$jobs" -t test_conformance test_cpu &&
     tests openblas openblas
+must "configure cuda" cmake --preset cuda -DPLAIT_CUDA=AUTO -DCMAKE_CUDA_FLAGS=-no-compress
+if has_cuda cuda; then
+    must "kernels cuda" .ci/check-cuda build/cuda
+    must "build cuda" cmake --build --preset cuda -j "$jobs" -t plait
+fi
 must layers .ci/check-layers
 must format .ci/check-format
 must tidy .ci/check-tidy build/clang

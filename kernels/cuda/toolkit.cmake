@@ -3,19 +3,21 @@
 #   plait_cuda_libraries  headers of the toolkit; cudart and cuBLASLt, or in their place the emulation of the tests
 #   plait_nccl_library    NCCL, or the emulation's
 #
-# With PLAIT_FAKECUDA only the headers are taken from the toolkit, and no CUDA compiler is needed.
+# With PLAIT_FAKECUDA only the headers are taken from the toolkit, and no CUDA compiler is needed. Whoever builds can read in
+# the cache what AUTO came to.
 
-set(PLAIT_WITH_CUDA OFF)
+set(PLAIT_WITH_CUDA OFF CACHE INTERNAL "")
 if(PLAIT_CUDA STREQUAL "OFF" AND NOT PLAIT_FAKECUDA)
   return()
 endif()
 
 # What is missing ends the configuration where CUDA was asked for, and else is said.
 macro(plait_without_cuda missing)
-  if(PLAIT_CUDA STREQUAL "ON" OR PLAIT_FAKECUDA)
+  if(PLAIT_CUDA STREQUAL "ON" OR PLAIT_FAKECUDA MATCHES "ON|RACE")
     message(FATAL_ERROR "CUDA: ${missing}")
   endif()
   message(STATUS "CUDA: ${missing}: built without")
+  set(PLAIT_FAKECUDA OFF)
   return()
 endmacro()
 
@@ -54,4 +56,4 @@ else()
   target_link_libraries(plait_cuda_libraries INTERFACE CUDA::cudart CUDA::cublasLt)
   target_link_libraries(plait_nccl_library INTERFACE ${PLAIT_NCCL_LIBRARY})
 endif()
-set(PLAIT_WITH_CUDA ON)
+set(PLAIT_WITH_CUDA ON CACHE INTERNAL "")

@@ -285,7 +285,7 @@ TEST(SafetensorsFile, LoadsSmallModels)
         {"gpt2_tiny", "transformer.h.1.attn.c_attn.weight", 28, 16, 48},
     };
     for (const auto &r : rows) {
-        File f(std::string(PLAIT_TEST_ROOT "/data/hf/") + r.name + "/model.safetensors");
+        File f(std::string(PLAIT_SOURCE_DIR "/tests/data/hf/") + r.name + "/model.safetensors");
         ASSERT_EQ(f.st, PLAIT_OK) << plait_error_text();
         EXPECT_EQ(plait_st_count(f.f), r.tensors) << r.name;
         const plait_st_tensor *t = plait_st_find(f.f, r.tensor);

@@ -7,6 +7,8 @@
  *   FAKECUDA_THREADS=forward|reverse|random   the order of the threads and of the blocks of a kernel (forward)
  *   FAKECUDA_DEVICES=N                   devices of a node (8)
  *   FAKECUDA_MEMORY=BYTES                of a device (4 GiB)
+ *   FAKECUDA_GUARD=N                     device memory is closed to the host after every N-th operation (1); it takes a
+ *                                        third of the time of many small ones
  *   FAKECUDA_TIMEOUT=SECONDS             without progress, until a deadlock is reported (20)
  *   FAKECUDA_FAULT=WHAT:N[:RANK]         the N-th call of WHAT fails (cudaMalloc, cudaMallocHost, cublasLtMatmul, a
  *                                        kernel's name, ncclAllReduce, ...: an operation of NCCL fails when it runs, as

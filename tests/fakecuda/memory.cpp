@@ -70,6 +70,7 @@ void check_one(const Arena &arena, const Allocation &a)
 }
 
 int open_depth;
+long times_closed;
 
 } // namespace
 
@@ -175,6 +176,8 @@ const Allocation *Arena::find(const void *p) const
 
 void Arena::protect(int protection)
 {
+    if (closed == (protection == PROT_NONE))
+        return;
     closed = protection == PROT_NONE;
     for (const auto &entry : living)
         mprotect(entry.second.pages, entry.second.pages_size, protection);
@@ -206,7 +209,7 @@ DeviceAccess::DeviceAccess()
 
 DeviceAccess::~DeviceAccess()
 {
-    if (--open_depth == 0)
+    if (--open_depth == 0 && ++times_closed % settings().guard == 0)
         device_memory().protect(PROT_NONE);
 }
 

@@ -109,6 +109,7 @@ Settings read()
     s.threads = order_in("FAKECUDA_THREADS");
     s.devices = static_cast<int>(number_in("FAKECUDA_DEVICES", s.devices, 0));
     s.memory = static_cast<size_t>(number_in("FAKECUDA_MEMORY", static_cast<double>(s.memory), 0));
+    s.guard = static_cast<long>(number_in("FAKECUDA_GUARD", static_cast<double>(s.guard), 1));
     s.timeout = number_in("FAKECUDA_TIMEOUT", s.timeout, 0);
     s.fault = fault_in("FAKECUDA_FAULT", s.rank);
     s.slow = slow_in("FAKECUDA_SLOW", s.rank);

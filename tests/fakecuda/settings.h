@@ -23,6 +23,7 @@ struct Settings {
     Order threads = Order::forward;
     int devices = 8;
     size_t memory = static_cast<size_t>(4) << 30;
+    long guard = 1;        // operations after which device memory is closed to the host once
     double timeout = 20.0; // seconds
     double slow = 0.0;     // seconds that each operation takes longer
     Fault fault;

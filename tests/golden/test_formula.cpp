@@ -16,7 +16,7 @@ class Golden : public testing::TestWithParam<Row>
   protected:
     void SetUp() override
     {
-        const std::string path = std::string(PLAIT_TEST_ROOT "/golden/golden_") + GetParam().name + ".json";
+        const std::string path = std::string(PLAIT_SOURCE_DIR "/tests/golden/golden_") + GetParam().name + ".json";
         root = json_load_file(path.c_str(), 0, nullptr);
         ASSERT_NE(root, nullptr) << path;
     }

@@ -1,7 +1,6 @@
 # Numbers: against PyTorch, in 16 bits, one definition of loss and norm. All under mpiexec, also on one rank.
 function(plait_add_training_test name)
   plait_add_test(${name} FILES ${name}.cpp replicas.cpp ../parallel/mpi_main.cpp LINK plait_launcher ${ARGN})
-  target_compile_definitions(${name} PRIVATE PLAIT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endfunction()
 
 foreach(ranks 1 2)

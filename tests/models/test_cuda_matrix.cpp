@@ -38,14 +38,26 @@ TEST_F(CudaMatrix, OneRank)
                      kNccl);
 }
 
-TEST_F(CudaMatrix, SomeRowsOverNccl)
+// Others for each schedule of the emulation.
+void expect_some_like_host(size_t first)
 {
-    expect_like_host(some(0, 8), kNccl);
+    expect_like_host(some(first, 24), kNccl);
+    expect_like_host(some(first + 12, 24), kStaged);
 }
 
-TEST_F(CudaMatrix, SomeRowsStaged)
+TEST_F(CudaMatrix, SomeRows)
 {
-    expect_like_host(some(4, 8), kStaged);
+    expect_some_like_host(0);
+}
+
+TEST_F(CudaMatrix, OtherRows)
+{
+    expect_some_like_host(4);
+}
+
+TEST_F(CudaMatrix, FurtherRows)
+{
+    expect_some_like_host(8);
 }
 
 TEST_F(CudaMatrix, CoveringRowsOverNccl)
