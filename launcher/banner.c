@@ -153,6 +153,19 @@ static void print_row(FILE *out, const plait_topology *topo, const rank_row *r)
     fprintf(out, " %14s\n", plait_grouped((int64_t)r->total));
 }
 
+static void print_devices(const plait_world *on, const plait_config *cfg, FILE *out)
+{
+    if (cfg->device.backend != PLAIT_BACKEND_CUDA)
+        return;
+    const int devices = plait_device_count(), ranks = on->local_size;
+    fprintf(out, "GPUs: %d for %d rank%s of this node", devices < ranks ? devices : ranks, ranks,
+            ranks == 1 ? "" : "s");
+    if (on->size > 1)
+        fprintf(out, "; tensors go %s",
+                cfg->comm.backend == PLAIT_COMM_NCCL ? "by NCCL" : "through host memory and MPI (staged)");
+    fputc('\n', out);
+}
+
 plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t resident_before, FILE *out)
 {
     const plait_topology *topo = plait_engine_topology(e);
@@ -178,6 +191,7 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
                 plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads,
                 (long long)cfg->zero.stage);
+        print_devices(on, cfg, out);
         if (cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT)
             fprintf(out, "reduction: invariant, %lld tensor slices\n", (long long)cfg->numerics.tensor_slices);
         fprintf(out, "bytes of each rank, all of them allocated now:\n  rank %-10s %15s", "", "computes with");

@@ -52,8 +52,8 @@ static plait_status attach(plait_engine *e, const plait_world *world)
     const plait_config *cfg = e->cfg;
     if (cfg->device.backend != PLAIT_BACKEND_CUDA)
         return PLAIT_OK;
-    PLAIT_TRY(plait_comm_agree(world->comm, plait_groups_attach(&e->groups, cfg->comm.backend, &e->parts.copies,
-                                                                e->parts.bounce, e->parts.scalars)));
+    /* Not agreed: when one rank fails to connect, the others wait in NCCL, and its failure has to end them. */
+    PLAIT_TRY(plait_groups_attach(&e->groups, cfg->comm.backend, &e->parts.copies, e->parts.bounce, e->parts.scalars));
     plait_group_comm all[PLAIT_GROUP_COMMS];
     plait_group_comms(&e->groups, all);
     for (int i = 0; i < PLAIT_GROUP_COMMS && cfg->comm.backend == PLAIT_COMM_NCCL; i++)
