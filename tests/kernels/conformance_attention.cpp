@@ -52,16 +52,26 @@ void rope(Bench &t, bool inverse, int64_t gap)
 struct Heads {
     const char *name;
     int64_t batch, seq, heads, kv_heads, head_dim;
-    double p;    // dropout
-    bool fused;  // q, k and v are columns of one matrix
-    double size; // of queries: large ones make sharp rows, need the maximum taken out, and round the exponent
+    double p;        // dropout
+    bool fused;      // q, k and v are columns of one matrix
+    double size;     // of queries: large ones make sharp rows, need the maximum taken out, and round the exponent
+    int64_t gap = 1; // what rows are longer is a multiple of it; 8: rows begin where vectors of 16 bytes may
 };
 const Heads kHeads[] = {
-    {"one", 1, 1, 1, 1, 1, 0, false, 1},           {"small", 2, 7, 3, 3, 5, 0, false, 1},
-    {"fused", 2, 31, 2, 2, 16, 0, true, 1},        {"grouped", 3, 33, 6, 2, 8, 0, true, 1},
-    {"one_kv_head", 1, 64, 4, 1, 64, 0, true, 1},  {"long", 1, 257, 2, 1, 32, 0, false, 1},
-    {"wide_heads", 1, 19, 1, 1, 257, 0, false, 1}, {"dropout", 2, 31, 4, 2, 16, 0.25, true, 1},
+    {"one", 1, 1, 1, 1, 1, 0, false, 1},
+    {"small", 2, 7, 3, 3, 5, 0, false, 1},
+    {"fused", 2, 31, 2, 2, 16, 0, true, 1},
+    {"grouped", 3, 33, 6, 2, 8, 0, true, 1},
+    {"one_kv_head", 1, 64, 4, 1, 64, 0, true, 1},
+    {"long", 1, 257, 2, 1, 32, 0, false, 1},
+    {"wide_heads", 1, 19, 1, 1, 257, 0, false, 1},
+    {"dropout", 2, 31, 4, 2, 16, 0.25, true, 1},
     {"sharp", 1, 40, 2, 2, 8, 0, false, 30},
+    {"vectors32", 1, 130, 2, 1, 32, 0, false, 1, 8},
+    {"vectors64", 2, 132, 2, 1, 64, 0.3, true, 1, 8},
+    {"vectors96", 1, 65, 2, 2, 96, 0, false, 1, 8},
+    {"vectors128", 1, 97, 2, 1, 128, 0.5, true, 20, 8},
+    {"vectors256", 1, 70, 2, 1, 256, 0, true, 1, 8},
 };
 
 struct Operands {
@@ -86,8 +96,8 @@ Operands operands_of(Bench &t, const Heads &s)
         o.k0 = q_cols;
         o.v0 = q_cols + kv_cols;
     } else {
-        o.q = &t.values(N, q_cols, t.T, q_cols + 3, s.size);
-        o.k = &t.values(N, kv_cols, t.T, kv_cols + 1);
+        o.q = &t.values(N, q_cols, t.T, q_cols + 3 * s.gap, s.size);
+        o.k = &t.values(N, kv_cols, t.T, kv_cols + s.gap);
         o.v = &t.values(N, kv_cols, t.T);
     }
     return o;
@@ -250,7 +260,7 @@ void backward_sizes(const Heads &s, const Operands &in, const Array &o, const Ar
 void attention_fwd(Bench &t, const Heads &s)
 {
     const Operands in = operands_of(t, s);
-    Array &o = t.output(s.seq * s.batch, s.heads * s.head_dim, t.T, s.heads * s.head_dim + 2);
+    Array &o = t.output(s.seq * s.batch, s.heads * s.head_dim, t.T, s.heads * s.head_dim + 2 * s.gap);
     Array &lse = t.output(s.batch * s.heads, s.seq, t.A);
     t.both([&](const plait_kernels &k, const plait_exec *ex, Side at) {
         const plait_attention a = call_of(s, in, o, lse, at);
@@ -274,8 +284,8 @@ void attention_bwd(Bench &t, const Heads &s)
     o.round();
     lse.round();
 
-    Array &d_o = t.values(N, q_cols, t.T, q_cols + 1), &dq = t.output(N, q_cols, t.T, q_cols + 4);
-    Array &dk = t.output(N, kv_cols, t.T), &dv = t.output(N, kv_cols, t.T, kv_cols + 7);
+    Array &d_o = t.values(N, q_cols, t.T, q_cols + s.gap), &dq = t.output(N, q_cols, t.T, q_cols + 4 * s.gap);
+    Array &dk = t.output(N, kv_cols, t.T), &dv = t.output(N, kv_cols, t.T, kv_cols + 7 * s.gap);
     t.both([&](const plait_kernels &k, const plait_exec *ex, Side at) {
         plait_attention a = call_of(s, in, o, lse, at);
         a.d_o = at(d_o);
