@@ -1,4 +1,5 @@
-/* plait: MPI first, then arguments, so that a rank with bad ones cannot leave the others waiting. */
+/* plait: where there may be other ranks, MPI first and then arguments, so that a rank with bad ones cannot leave the
+ * others waiting. A process that nobody launched starts MPI only for what communicates. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,26 +10,35 @@
 #include "launcher/stop.h"
 #include "launcher/usage.h"
 
+enum { WITHOUT_MPI, WITH_MPI }; /* when no process manager has started it; with one there is always MPI */
+
 static const struct command {
     const char *name;
+    int mpi;
     plait_status (*run)(plait_world *world, int argc, char **argv);
     const char *usage;
     const char *valued[8]; /* options whose next argument is a value, whatever it is; NULL at the end */
 } commands[] = {
-    {"train", plait_command_train, plait_usage_train, {0}},
-    {"config", plait_command_config, plait_usage_config, {"--ranks"}},
-    {"diff", plait_command_diff, plait_usage_diff, {0}},
-    {"generate", plait_command_generate, plait_usage_generate, {"--prompt", "--bytes", "--temperature", "--seed"}},
+    {"train", WITH_MPI, plait_command_train, plait_usage_train, {0}},
+    {"config", WITHOUT_MPI, plait_command_config, plait_usage_config, {"--ranks"}},
+    {"diff", WITHOUT_MPI, plait_command_diff, plait_usage_diff, {0}},
+    {"generate",
+     WITH_MPI,
+     plait_command_generate,
+     plait_usage_generate,
+     {"--prompt", "--bytes", "--temperature", "--seed"}},
     {"plan",
+     WITHOUT_MPI,
      plait_command_plan,
      plait_usage_plan,
      {"--ranks", "--device-memory", "--machine", "--estimator", "--html"}},
     {"compare",
+     WITHOUT_MPI,
      plait_command_compare,
      plait_usage_compare,
      {"--ranks", "--machine", "--steps", "--limit", "--mpiexec", "--json", "--html"}},
-    {"bench", plait_command_bench, plait_usage_bench, {"--machine", "--dtypes"}},
-    {"version", plait_command_version, plait_usage_version, {0}},
+    {"bench", WITH_MPI, plait_command_bench, plait_usage_bench, {"--machine", "--dtypes"}},
+    {"version", WITHOUT_MPI, plait_command_version, plait_usage_version, {0}},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -71,6 +81,13 @@ static plait_status find_task(int argc, char **argv, task *found)
         PLAIT_FAIL(USAGE, "unknown command '%s'\n%s", name, plait_usage);
     found->usage = help || asks_for_help(&commands[found->command], argc, argv);
     return PLAIT_OK;
+}
+
+/* A usage, also for a mistake, needs no MPI. */
+static bool needs_mpi(int argc, char **argv)
+{
+    task t = {0};
+    return find_task(argc, argv, &t) == PLAIT_OK && !t.usage && commands[t.command].mpi == WITH_MPI;
 }
 
 static const char *task_name(task t)
@@ -129,8 +146,10 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     plait_status st = plait_stop_guard(); /* before MPI has threads */
-    if (st == PLAIT_OK)
+    if (st == PLAIT_OK && (plait_world_is_launched() || needs_mpi(argc, argv)))
         st = plait_world_init(&world, &argc, &argv);
+    else if (st == PLAIT_OK)
+        st = plait_world_init_alone(&world);
     if (st != PLAIT_OK) {
         fprintf(stderr, "plait: %s: %s\n", plait_status_text(st), plait_error_text());
         return plait_status_exit_code(st);

@@ -130,10 +130,15 @@ typedef struct plait_world {
     bool mpi;     /* plait_world_init started MPI, which runs under mpiexec or not */
 } plait_world;
 
-/* MPI_Init_thread (funneled), before any argument is read. A foreign launcher that started several single ranks (its
+/* MPI_Init_thread (funneled). A foreign launcher that started several single ranks (its
  * variables say N > 1, MPI says 1) is a PLAIT_USAGE that says so. `host` is the exec whose table adds and casts host
  * buffers (cpu or ref; set later with plait_comm_set_exec, needed before the first reduction). `timeout` in seconds. */
 PLAIT_MUST_USE plait_status plait_world_init(plait_world *w, int *argc, char ***argv);
+/* A world of this process alone, without MPI: what breaks MPI_Init does not matter. */
+PLAIT_MUST_USE plait_status plait_world_init_alone(plait_world *w);
+/* Whether a process manager (mpiexec, srun, of whichever MPI) has started this process, by its variables: then other
+ * ranks may be there, which only MPI finds. */
+bool plait_world_is_launched(void);
 void plait_comm_set_exec(const plait_exec *host);
 void plait_comm_set_timeout(double seconds);
 double plait_comm_timeout(void);

@@ -56,6 +56,20 @@ const char *plait_comm_foreign_launcher(int mpi_size, long *ranks)
     return *ranks > 1 && getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID") ? "SLURM_NTASKS" : NULL;
 }
 
+bool plait_world_is_launched(void)
+{
+    /* Those that a process manager gives each process, not settings that users keep in their shells. */
+    static const char *const variables[] = {"PMI_RANK",           "PMI_SIZE",        "PMI_FD",
+                                            "PMI_PORT",           "PMIX_RANK",       "PMIX_NAMESPACE",
+                                            "MPI_LOCALRANKID",    "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE",
+                                            "MV2_COMM_WORLD_SIZE"};
+    long ranks;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        if (getenv(variables[i]))
+            return true;
+    return plait_comm_foreign_launcher(1, &ranks) != NULL;
+}
+
 bool plait_comm_finalize_may_hang(const char *library_version)
 {
     int major, minor;
@@ -125,6 +139,12 @@ static plait_status make_world(plait_world *w, MPI_Comm mpi)
     if (w->nodes == 1)
         w->comm->path = PLAIT_COMM_PATH_WINDOW;
     return PLAIT_OK;
+}
+
+plait_status plait_world_init_alone(plait_world *w)
+{
+    *w = (plait_world){.size = 1, .local_size = 1, .nodes = 1};
+    return make_world(w, MPI_COMM_NULL);
 }
 
 plait_status plait_world_init(plait_world *w, int *argc, char ***argv)

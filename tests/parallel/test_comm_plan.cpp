@@ -206,6 +206,49 @@ const Launch kLaunches[] = {
 INSTANTIATE_TEST_SUITE_P(, Launcher, testing::ValuesIn(kLaunches),
                          [](const auto &i) { return std::string(i.param.name); });
 
+/* A process manager's own variables, not what a batch job or a user's shell has. */
+TEST(IsLaunched, SaysWhatMayHaveOtherRanks)
+{
+    const char *all[] = {"PMI_RANK",
+                         "PMI_SIZE",
+                         "PMI_FD",
+                         "PMI_PORT",
+                         "PMIX_SIZE",
+                         "PMIX_RANK",
+                         "PMIX_NAMESPACE",
+                         "MPI_LOCALRANKID",
+                         "MPI_LOCALNRANKS",
+                         "OMPI_COMM_WORLD_SIZE",
+                         "MV2_COMM_WORLD_SIZE",
+                         "SLURM_STEP_NUM_TASKS",
+                         "SLURM_NTASKS",
+                         "SLURM_PROCID",
+                         "SLURM_STEP_ID",
+                         "PMI_NO_FORK"};
+    const struct {
+        const char *name;
+        std::vector<std::pair<const char *, const char *>> env;
+        bool want;
+    } rows[] = {
+        {"none", {}, false},
+        {"hydra_of_one", {{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}, {"PMI_FD", "8"}}, true},
+        {"hydra_by_port", {{"PMI_PORT", "host:1"}}, true},
+        {"open_mpi_of_one", {{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, true},
+        {"srun", {{"SLURM_STEP_NUM_TASKS", "8"}}, true},
+        {"batch_script", {{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}, false},
+        {"setting", {{"PMI_NO_FORK", "1"}}, false},
+    };
+    for (const auto &r : rows) {
+        for (const char *v : all)
+            unsetenv(v);
+        for (auto &[name, value] : r.env)
+            setenv(name, value, 1);
+        EXPECT_EQ(plait_world_is_launched(), r.want) << r.name;
+    }
+    for (const char *v : all)
+        unsetenv(v);
+}
+
 int cores_after(int local_rank, int local_size, int threads, std::vector<size_t> *which)
 {
     int n = 0;
