@@ -15,7 +15,7 @@ typedef struct plait_bench {
     int ranks;             /* of each node */
     double share;          /* of the cores that a thread has: 1, or less where there are more threads than cores */
     bool quick;            /* two points an axis, little time */
-    plait_machine machine; /* the same on every rank, as far as it has been measured */
+    plait_machine machine; /* what has been measured; tables are the same on every rank */
 } plait_bench;
 
 /* The largest of the ranks' numbers. Collective: nobody returns before all have called. */

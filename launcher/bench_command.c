@@ -12,6 +12,7 @@
 #include "launcher/machine_file.h"
 #include "launcher/progress.h"
 #include "launcher/run_config.h"
+#include "launcher/stop.h"
 #include "launcher/usage.h"
 
 typedef struct options {
@@ -75,12 +76,26 @@ static plait_status same_arguments(plait_world *world, const options *o)
 
 /* ---- the file, on rank 0 ---- */
 
-/* What is there, so that a broken or unwritable file is found before and not after minutes of measuring. */
-static plait_status open_machine(const char *path, plait_machine *m)
+/* A broken or unwritable file is found before and not after minutes of measuring. *name is what it has. */
+static plait_status check_file(const char *path, char name[128])
 {
+    plait_machine m;
     PLAIT_TRY(plait_file_check_writable(path));
-    if (access(path, F_OK) == 0)
-        return plait_machine_read(path, m);
+    if (access(path, F_OK) != 0)
+        return PLAIT_OK;
+    PLAIT_TRY(plait_machine_read(path, &m));
+    memcpy(name, m.name, sizeof m.name);
+    plait_machine_deinit(&m);
+    return PLAIT_OK;
+}
+
+static plait_status add_to_file(const plait_machine *measured, const char *path, double started)
+{
+    plait_machine all;
+    PLAIT_TRY(plait_machine_add(measured, path, &all));
+    printf("written: %s, %d tables of rates and %d of links, after %.0f s\n", path, all.num_rates, all.num_links,
+           plait_seconds() - started);
+    plait_machine_deinit(&all);
     return PLAIT_OK;
 }
 
@@ -136,7 +151,7 @@ static plait_status bench(plait_world *world, const options *o)
     plait_bench b = {.world = world, .quick = o->quick, .ranks = world->local_size};
     const plait_kernels *k = NULL;
     int64_t threads = PLAIT_AUTO;
-    plait_status st = world->rank == 0 ? open_machine(o->path, &b.machine) : PLAIT_OK;
+    plait_status st = world->rank == 0 ? check_file(o->path, b.machine.name) : PLAIT_OK;
     PLAIT_TRY_TO(done, st, plait_comm_agree(world->comm, st));
     PLAIT_TRY_TO(done, st, plait_run_threads(world, &threads));
     PLAIT_TRY_TO(done, st, prepare_comm(world, &k));
@@ -150,11 +165,8 @@ static plait_status bench(plait_world *world, const options *o)
     }
     PLAIT_TRY_TO(done, st, measure(&b, o));
     if (world->rank == 0)
-        st = plait_machine_write(&b.machine, o->path);
+        st = add_to_file(&b.machine, o->path, started);
     PLAIT_TRY_TO(done, st, plait_comm_agree(world->comm, st));
-    if (world->rank == 0)
-        printf("written: %s, %d tables of rates and %d of links, after %.0f s\n", o->path, b.machine.num_rates,
-               b.machine.num_links, plait_seconds() - started);
 done:
     plait_machine_deinit(&b.machine);
     return st;
@@ -163,7 +175,10 @@ done:
 plait_status plait_command_bench(plait_world *world, int argc, char **argv)
 {
     options o;
+    char left[600]; /* by a signal */
     PLAIT_TRY(plait_comm_agree(world->comm, parse(argc, argv, &o)));
     PLAIT_TRY(same_arguments(world, &o));
+    snprintf(left, sizeof left, ", nothing was written to %.500s", o.path);
+    plait_stop_report(world, left);
     return bench(world, &o);
 }

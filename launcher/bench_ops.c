@@ -54,8 +54,12 @@ static plait_status rate_of(bench *x, const plait_bench_call *call, plait_op_rec
 
 static plait_rate_table table_of(bench *x, plait_op op, double *rate)
 {
-    return (plait_rate_table){
-        .op = op, .dtype = x->dtype, .threads = x->b->threads, .ranks = x->b->ranks, .rate = rate};
+    return (plait_rate_table){.op = op,
+                              .dtype = x->dtype,
+                              .threads = x->b->threads,
+                              .ranks = x->b->ranks,
+                              .launch_seconds = x->b->machine.launch_seconds,
+                              .rate = rate};
 }
 
 static void set_axis(plait_rate_table *t, const points *p)

@@ -89,6 +89,19 @@ static void print_json(const void *self, FILE *out)
     plait_compare_print_json(self, out);
 }
 
+static plait_status write_files(const plait_variants *v, const char *title, const options *o)
+{
+    plait_status st = PLAIT_OK;
+    plait_stop_hold();
+    if (o->json)
+        PLAIT_TRY_TO(done, st, plait_file_write_text(o->json, print_json, v));
+    if (o->html)
+        PLAIT_TRY_TO(done, st, plait_compare_html_write(v, title, o->html));
+done:
+    plait_stop_release("");
+    return st;
+}
+
 static plait_status compare(const options *o)
 {
     plait_status st = PLAIT_OK;
@@ -112,10 +125,7 @@ static plait_status compare(const options *o)
     if (o->measure)
         PLAIT_TRY_TO(done, st, measure(&v, &request, o));
     plait_compare_print(&v, stdout);
-    if (o->json)
-        PLAIT_TRY_TO(done, st, plait_file_write_text(o->json, print_json, &v));
-    if (o->html)
-        PLAIT_TRY_TO(done, st, plait_compare_html_write(&v, title, o->html));
+    PLAIT_TRY_TO(done, st, write_files(&v, title, o));
     if (o->measure)
         st = any_measured(&v);
 done:
@@ -127,6 +137,7 @@ done:
 plait_status plait_command_compare(plait_world *world, int argc, char **argv)
 {
     options o;
+    plait_stop_report(world, "");
     plait_status st = parse(argc, argv, &o);
     if (st == PLAIT_OK && world->size > 1)
         st = plait_error_set(PLAIT_USAGE, __FILE__, __LINE__,

@@ -6,6 +6,7 @@
 
 #include "launcher/banner.h"
 #include "launcher/commands.h"
+#include "launcher/stop.h"
 #include "launcher/usage.h"
 #include "models/registry.h"
 
@@ -96,6 +97,7 @@ done:
 plait_status plait_command_config(plait_world *world, int argc, char **argv)
 {
     options o;
+    plait_stop_report(world, "");
     plait_status st = parse(argc, argv, &o);
     if (st == PLAIT_OK && world->rank == 0)
         st = show(&o);

@@ -342,6 +342,7 @@ typedef struct rate_entry {
     plait_dtype dtype;
     bool trans_a, trans_b;
     int threads, ranks;
+    double launch_seconds;
     list axes[AXIS_NAMES]; /* in the order of rate_keys */
     list gflops, gbytes;
 } rate_entry;
@@ -354,6 +355,7 @@ static const key rate_keys[] = {
     {"trans_b", FLAG, RATE(trans_b), 0, 0, false},
     {"threads", COUNT, RATE(threads), 0, 0, false},
     {"ranks", COUNT, RATE(ranks), 0, 0, false},
+    {"launch_microseconds", NUMBER, RATE(launch_seconds), 1e-6, 0, false},
     {"m", NUMBERS, RATE(axes[0]), 1, 0, false},
     {"n", NUMBERS, RATE(axes[1]), 1, 0, false},
     {"k", NUMBERS, RATE(axes[2]), 1, 0, false},
@@ -364,7 +366,7 @@ static const key rate_keys[] = {
     {"gflops", NUMBERS, RATE(gflops), 1e9, 0, false},
     {"gbytes", NUMBERS, RATE(gbytes), 1e9, 0, false},
 };
-enum { FIRST_AXIS = 6 };
+enum { FIRST_AXIS = 7 };
 
 static const char *name_of_op(int op)
 {
@@ -427,7 +429,8 @@ static plait_status read_rate(reader *r, int node, plait_machine *m, int *lines)
                               .trans_a = e.trans_a,
                               .trans_b = e.trans_b,
                               .threads = e.threads,
-                              .ranks = e.ranks};
+                              .ranks = e.ranks,
+                              .launch_seconds = e.launch_seconds};
         take_axes(r, node, &e, &t);
         take_rates(r, node, &e, &t);
         if ((e.trans_a || e.trans_b) && e.op != PLAIT_OP_gemm)

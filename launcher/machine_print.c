@@ -26,6 +26,8 @@ static void print_rates(FILE *out, const plait_rate_table *t)
         fprintf(out, "    trans_a: %s\n    trans_b: %s\n", t->trans_a ? "true" : "false",
                 t->trans_b ? "true" : "false");
     fprintf(out, "    threads: %d\n    ranks: %d\n", t->threads, t->ranks);
+    if (t->launch_seconds > 0)
+        fprintf(out, "    launch_microseconds: %.5g\n", t->launch_seconds / 1e-6);
     int points = 1;
     for (int a = 0; a < axes; a++) {
         print_numbers(out, names[a], t->at[a], t->num[a], 1, 15, 0);

@@ -10,6 +10,7 @@
 #include "launcher/outputs.h"
 #include "launcher/plan_html.h"
 #include "launcher/plan_print.h"
+#include "launcher/stop.h"
 #include "launcher/usage.h"
 
 typedef struct options {
@@ -61,6 +62,14 @@ static plait_status print(const plait_planned *plan, const plait_plan_request *r
     return plait_planned_fits(plan) ? PLAIT_OK : plait_knobs_print(plan, request, stdout);
 }
 
+static plait_status write_page(const plait_planned *plan, const char *title, const char *path)
+{
+    plait_stop_hold();
+    const plait_status st = plait_plan_html_write(plan, title, path);
+    plait_stop_release("");
+    return st;
+}
+
 static plait_status show(const options *o)
 {
     plait_status st = PLAIT_OK;
@@ -84,7 +93,7 @@ static plait_status show(const options *o)
     read[2].path = plan.cfg.data.path;
     PLAIT_TRY_TO(done, st, plait_outputs_check(&page, 1, read, 3));
     if (o->html)
-        PLAIT_TRY_TO(done, st, plait_plan_html_write(&plan, title, o->html));
+        PLAIT_TRY_TO(done, st, write_page(&plan, title, o->html));
     st = print(&plan, &request, o->json);
 done:
     plait_planned_deinit(&plan);
@@ -95,6 +104,7 @@ done:
 plait_status plait_command_plan(plait_world *world, int argc, char **argv)
 {
     options o;
+    plait_stop_report(world, "");
     plait_status st = parse(argc, argv, &o);
     if (st == PLAIT_OK && world->rank == 0)
         st = show(&o);

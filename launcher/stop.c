@@ -4,10 +4,26 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_int requested; /* lock-free: for a handler and for other threads */
+
+/* Of plait_stop_report: a signal's number where one waits for the release. */
+enum { FREE = 0, HELD = -1, ENDING = -2 };
+static atomic_int state;
+
+/* What is said, made before: a handler may only write it. Changed only while no handler reads: before there is one, and
+ * while it is HELD. */
+static struct sentences {
+    char interrupted[1024], terminated[1024];
+} sentences;               /* empty: this rank says nothing */
+static plait_world *ended; /* what plait_stop_report was given */
+/* Of several ranks the first aborts the job with this code, since mpiexec forgets those of ranks that end in the same
+ * moment: by the thread that receives signals, since a handler must not. */
+static atomic_int leaving;
 
 static sigset_t stopping_signals(void)
 {
@@ -21,10 +37,15 @@ static sigset_t stopping_signals(void)
 static void *receive_signals(void *unused)
 {
     (void)unused;
-    const sigset_t set = stopping_signals();
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    for (;;)
-        pause();
+    sigset_t others;
+    pthread_sigmask(SIG_BLOCK, NULL, &others);
+    sigdelset(&others, SIGINT);
+    sigdelset(&others, SIGTERM);
+    for (;;) {
+        sigsuspend(&others); /* they come here and nowhere else, so not after the last look at what they left */
+        if (leaving)
+            plait_world_abort(ended, leaving);
+    }
     return NULL;
 }
 
@@ -79,4 +100,90 @@ plait_status plait_stop_agree(plait_comm *world, bool failed, int *reason)
     PLAIT_TRY(plait_comm_run(world, &op, NULL));
     *reason = (int)any;
     return PLAIT_OK;
+}
+
+/* ---- commands without steps ---- */
+
+static void make_sentence(char *text, size_t size, int number, const char *left)
+{
+    snprintf(text, size, "plait: %s: signal %d (%s)%s\n", plait_status_text(PLAIT_STOPPED), number, strsignal(number),
+             left);
+}
+
+static void prepare_sentences(const char *left)
+{
+    make_sentence(sentences.interrupted, sizeof sentences.interrupted, SIGINT, left);
+    make_sentence(sentences.terminated, sizeof sentences.terminated, SIGTERM, left);
+}
+
+static void say(int number)
+{
+    const char *text = number == SIGINT ? sentences.interrupted : sentences.terminated;
+    const ssize_t ignored = write(STDERR_FILENO, text, strlen(text)); /* there is nobody left to tell */
+    (void)ignored;
+}
+
+/* After the sentence. The handler is the default by now: the signal comes when this one has returned. */
+static void end_by(int number)
+{
+    const struct timespec until_mpiexec_ends_all = {.tv_sec = 2};
+    if (ended->size == 1) {
+        kill(getpid(), number);
+    } else if (ended->rank == 0) {
+        leaving = 128 + number;
+    } else {
+        nanosleep(&until_mpiexec_ends_all, NULL);
+        kill(getpid(), number);
+    }
+}
+
+static void on_ending_signal(int number)
+{
+    for (;;) {
+        int is = FREE;
+        if (atomic_compare_exchange_strong(&state, &is, ENDING)) {
+            say(number);
+            break;
+        }
+        if (is == HELD && atomic_compare_exchange_strong(&state, &is, number))
+            return;
+        if (is != FREE && is != HELD) /* another signal was first */
+            break;
+    }
+    end_by(number);
+}
+
+void plait_stop_report(plait_world *world, const char *left)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_ending_signal;
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    ended = world;
+    if (world->rank == 0)
+        prepare_sentences(left);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void plait_stop_hold(void)
+{
+    for (int is = FREE; !atomic_compare_exchange_strong(&state, &is, HELD); is = FREE)
+        pause(); /* the process is ending */
+}
+
+void plait_stop_release(const char *left)
+{
+    if (sentences.interrupted[0])
+        prepare_sentences(left);
+    const int waiting = atomic_exchange(&state, FREE);
+    if (waiting == HELD)
+        return;
+    say(waiting);
+    if (ended->size > 1)
+        plait_world_abort(ended, 128 + waiting);
+    kill(getpid(), waiting);
+    for (;;)
+        pause();
 }

@@ -1,7 +1,10 @@
-/* launcher/stop.h: what ends a run before its last step: SIGINT or SIGTERM, after the step (a second one ends the
- * process at once), or a failure that can wait until the weights are saved. */
+/* launcher/stop.h: what ends a command early: SIGINT or SIGTERM, or, in a run, a failure that can wait until the
+ * weights are saved. A run ends after its step (a second signal ends the process at once); what has no steps ends at
+ * once, with a sentence. */
 #ifndef PLAIT_LAUNCHER_STOP_H
 #define PLAIT_LAUNCHER_STOP_H
+
+#include <stdbool.h>
 
 #include "parallel/comm.h"
 
@@ -19,6 +22,17 @@ int plait_stop_requested(void);
  * signal's number, PLAIT_STOP_FAILURE, or 0. Collective. */
 enum { PLAIT_STOP_FAILURE = 1000 };
 PLAIT_MUST_USE plait_status plait_stop_agree(plait_comm *world, bool failed, int *reason);
+
+/* ---- commands without steps ---- */
+
+/* From now on a signal ends the process, or all ranks, as it would by itself (130 or 143 in a shell), but not without a
+ * word: rank 0 says which it was and then `left`, what became of files ("" or "; m.yaml is as it was"). Until
+ * plait_stop_install. */
+void plait_stop_report(plait_world *world, const char *left);
+/* While a file takes its place a signal waits (a second one does not): no half of it is left, and what is said is true.
+ * Then `left` is what is said from now on. Not nested; nothing happens without plait_stop_report. */
+void plait_stop_hold(void);
+void plait_stop_release(const char *left);
 
 PLAIT_END_DECLS
 #endif

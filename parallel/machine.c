@@ -236,7 +236,7 @@ plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machin
 {
     const bool flops = plait_rate_is_flops(r->op);
     const double work = flops ? r->flops : r->bytes_read + r->bytes_written;
-    *seconds = 0;
+    *seconds = m->launch_seconds;
     if (work <= 0)
         return PLAIT_OK;
     const plait_rate_table *t = rates_for(m, use, r, r->op, false);
@@ -247,7 +247,8 @@ plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machin
     if (!t)
         return no_rates(m, r);
     const double shape[] = {(double)r->m, (double)r->n, (double)r->k};
-    *seconds = work / rate_at(t, flops ? shape : &work);
+    *seconds =
+        (t->launch_seconds > 0 ? t->launch_seconds : m->launch_seconds) + work / rate_at(t, flops ? shape : &work);
     return PLAIT_OK;
 }
 

@@ -22,6 +22,8 @@ typedef struct plait_rate_table {
     bool trans_a, trans_b; /* gemm */
     int threads;           /* of the rank; 0: any */
     int ranks;             /* of the node that compute at the same time; 0: any */
+    /* What was taken off each time before it became a rate, and so comes on top again; 0: the machine's. */
+    double launch_seconds;
     /* Axes: gemm m, n, k; attention heads (of all samples), seq, head_dim; others bytes (read and written). Ascending,
      * at least one point; unused axes have none. */
     int num_axes, num[PLAIT_RATE_AXES];
@@ -50,7 +52,7 @@ typedef struct plait_machine {
     char source[128];      /* "measured 2026-11-30", "data sheet" */
     int ranks_per_node;    /* data sheets: ranks of a group that are on other nodes talk over `network`; 0: one node */
     bool overlap;          /* whether communication goes on while a rank computes */
-    double launch_seconds; /* of the host, for a call of an operation, beside the operation itself */
+    double launch_seconds; /* of the host, for a call of an operation, where its table does not say */
     double step_seconds;   /* of the host, for a step: samples, metrics */
     double peak[PLAIT_DTYPES]; /* FLOP/s of a rank by its data sheet; 0: not known */
     int num_rates, num_links;
@@ -79,9 +81,9 @@ typedef struct plait_machine_use {
     int ranks;   /* of a node */
 } plait_machine_use;
 
-/* Seconds of a call, without launch_seconds; 0 of a call without work. The table whose threads and ranks are the run's,
- * else one for any, else the nearest in ranks x threads; a product takes one with other transposes rather than none.
- * PLAIT_UNSUPPORTED, with operation and type, where the machine has nothing that serves. */
+/* Seconds of a call, with what the host takes for it, which is all of a call without work. The table whose threads and
+ * ranks are the run's, else one for any, else the nearest in ranks x threads; a product takes one with other transposes
+ * rather than none. PLAIT_UNSUPPORTED, with operation and type, where the machine has nothing that serves. */
 PLAIT_MUST_USE plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machine_use *use,
                                                      const plait_op_record *r, double *seconds);
 /* Seconds of a communication of a group of `size` ranks once all have started it; spans: they are on several nodes.

@@ -153,7 +153,6 @@ static void hear_op(void *self, const plait_op_record *op)
         return;
     double seconds = 0;
     note(r, plait_machine_op_seconds(r->machine, r->use, op, &seconds));
-    seconds += r->machine->launch_seconds;
     total->seconds += seconds;
     r->computing += seconds;
 }

@@ -285,6 +285,19 @@ pid_t Command::process(const std::string &name) const
     return -1;
 }
 
+bool Command::catches(int signal, bool want) const
+{
+    for (int tries = 0; tries < 2000; tries++) {
+        std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+        for (std::string line; std::getline(status, line);)
+            if (line.compare(0, 7, "SigCgt:") == 0 &&
+                (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) == want)
+                return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+}
+
 void Command::kill_all() const
 {
     kill(-pid_, SIGKILL);

@@ -52,6 +52,8 @@ class Command
     pid_t rank(int number) const;
     /* First process of that name; -1: none. */
     pid_t process(const std::string &name) const;
+    /* Whether the process has a handler for the signal. Waits until it has or has no more; false after 20 seconds. */
+    bool catches(int signal, bool want) const;
     Outcome wait();
 
   private:

@@ -2,6 +2,7 @@
 #include "launcher/machine_file.h"
 #include "plait_test.h"
 
+#include <filesystem>
 #include <regex>
 
 namespace
@@ -118,6 +119,43 @@ TEST_F(CliBench, ReplacesTheSameAndKeepsTheRest)
     EXPECT_EQ(kept, 2);
     ASSERT_EQ(m.num_links, 1);
     EXPECT_DOUBLE_EQ(m.links[0].seconds[0], 98765e-6);
+}
+
+/* Each reads the file before and after it measures: tables that the other wrote in between stay. */
+TEST_F(CliBench, TwoAtOnceLoseNothing)
+{
+    for (int times = 0; times < 3; times++) {
+        Command fp32 = plait({"bench", "--machine", "m.yaml", "--quick", "--dtypes", "fp32"});
+        Command bf16 = plait({"bench", "--machine", "m.yaml", "--quick", "--dtypes", "bf16"});
+        fp32.limit(120).start();
+        bf16.limit(120).start();
+        const Outcome a = fp32.wait(), b = bf16.wait();
+        EXPECT_EQ(a.code, 0) << a;
+        EXPECT_EQ(b.code, 0) << b;
+        const plait_machine &m = machine("m.yaml");
+        EXPECT_EQ(count_rates(m, PLAIT_BF16, 1), kTables);
+        EXPECT_EQ(count_rates(m, PLAIT_FP32, 1), kTables);
+        std::filesystem::remove(path("m.yaml"));
+    }
+}
+
+/* What was taken off the times of a table stays with it. */
+TEST_F(CliBench, WhatACallCostsIsThatOfItsTable)
+{
+    write("m.yaml", "version: 1\nname: my box\nsource: guessed\nlaunch_microseconds: 98765\nrates:\n"
+                    "  - {op: gelu_fwd, dtype: fp16, threads: 1, ranks: 1, bytes: [1], gbytes: [1]}\n"
+                    "  - {op: swiglu_fwd, dtype: fp16, threads: 1, ranks: 1, launch_microseconds: 54321, bytes: [1], "
+                    "gbytes: [1]}\n");
+    bench({"--dtypes", "fp32"}, 0);
+    const plait_machine &m = machine("m.yaml");
+    EXPECT_DOUBLE_EQ(m.launch_seconds, 98765e-6) << "of the table that has none of its own";
+    ASSERT_EQ(m.num_rates, kTables + 2);
+    EXPECT_EQ(m.rates[0].launch_seconds, 0);
+    EXPECT_DOUBLE_EQ(m.rates[1].launch_seconds, 54321e-6);
+    for (int i = 2; i < m.num_rates; i++) {
+        EXPECT_GT(m.rates[i].launch_seconds, 0) << plait_op_name(m.rates[i].op);
+        EXPECT_LT(m.rates[i].launch_seconds, 1e-3) << plait_op_name(m.rates[i].op);
+    }
 }
 
 /* More groups than one, a rank that is in none, and the group of all. */

@@ -615,20 +615,6 @@ TEST_F(CliSignals, WithoutAFileForThemNoWeightsAreSaved)
     EXPECT_EQ(files(), 0);
 }
 
-/* Whether a process has a handler for the signal. Waits until it has or has no more; false after 20 seconds. */
-bool catches(pid_t pid, int signal, bool want)
-{
-    for (int tries = 0; tries < 2000; tries++) {
-        std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-        for (std::string line; std::getline(status, line);)
-            if (line.compare(0, 7, "SigCgt:") == 0 &&
-                (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) == want)
-                return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-}
-
 /* The second one does not wait for the end of a step: these steps take minutes. */
 TEST_F(CliSignals, TheSecondOneEndsAtOnce)
 {
@@ -637,9 +623,9 @@ TEST_F(CliSignals, TheSecondOneEndsAtOnce)
     Command c = plait(Words{"train", kTiny, "checkpoint.save_weights=" + path("w.safetensors")} + slow);
     c.limit(60).start();
     ASSERT_TRUE(c.wait_for("parameters of the model"));
-    ASSERT_TRUE(catches(c.pid(), SIGINT, true));
+    ASSERT_TRUE(c.catches(SIGINT, true));
     kill(c.pid(), SIGINT);
-    ASSERT_TRUE(catches(c.pid(), SIGINT, false)) << "the first one arrived";
+    ASSERT_TRUE(c.catches(SIGINT, false)) << "the first one arrived";
     kill(c.pid(), SIGINT);
     Outcome o = c.wait();
     EXPECT_EQ(o.code, 128 + SIGINT) << o;

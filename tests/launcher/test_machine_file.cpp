@@ -5,6 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../core/printed.h"
 #include "../core/temp_dir.h"
@@ -20,6 +26,7 @@ const std::string kGemm = "rates:\n"
                           "    trans_b: true\n"
                           "    threads: 2\n"
                           "    ranks: 1\n"
+                          "    launch_microseconds: 0.75\n"
                           "    m: [32, 128]\n"
                           "    n: [64]\n"
                           "    k: [64, 4096]\n"
@@ -89,6 +96,7 @@ TEST_F(MachineFile, HasEverything)
     EXPECT_TRUE(gemm.trans_b);
     EXPECT_EQ(gemm.threads, 2);
     EXPECT_EQ(gemm.ranks, 1);
+    EXPECT_DOUBLE_EQ(gemm.launch_seconds, 0.75e-6);
     ASSERT_EQ(gemm.num_axes, 3);
     EXPECT_EQ(gemm.num[0], 2);
     EXPECT_EQ(gemm.num[1], 1);
@@ -99,6 +107,7 @@ TEST_F(MachineFile, HasEverything)
     EXPECT_DOUBLE_EQ(gemm.rate[3], 98.765e9);
     EXPECT_EQ(m.rates[1].op, PLAIT_OPS);
     EXPECT_EQ(m.rates[1].threads, 0) << "any";
+    EXPECT_EQ(m.rates[1].launch_seconds, 0) << "the machine's";
     EXPECT_EQ(m.rates[1].ranks, 0) << "any";
     EXPECT_EQ(m.rates[1].at[0][1], 67108864);
     EXPECT_DOUBLE_EQ(m.rates[1].rate[1], 8.25e9);
@@ -302,4 +311,40 @@ TEST_F(MachineFile, ShippedOnesAreWhole)
             }
         }
     }
+}
+
+/* Another process holds the lock: it is said, and what that one has written meanwhile stays. */
+TEST_F(MachineFile, AddingWaitsForTheOthers)
+{
+    plait_machine measured = {}, all;
+    ASSERT_EQ(read(kHead + "rates:\n" + kMemory), PLAIT_OK) << plait_error_text();
+    measured = m;
+    m = {};
+    int said[2];
+    ASSERT_EQ(pipe(said), 0);
+    const std::string file = path("shared.yaml");
+    const int lock = open(path("").c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(lock, LOCK_EX), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        close(lock); /* else the child holds it too */
+        dup2(said[1], STDERR_FILENO);
+        _exit(plait_machine_add(&measured, file.c_str(), &all));
+    }
+    close(said[1]);
+    char text[600] = "";
+    ASSERT_GT(::read(said[0], text, sizeof text - 1), 0);
+    EXPECT_NE(std::string(text).find("waiting for another process to let go of the lock on"), std::string::npos)
+        << text;
+    EXPECT_FALSE(std::filesystem::exists(file));
+    std::ofstream(file) << kHead << kGemm;
+    flock(lock, LOCK_UN);
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    close(lock);
+    close(said[0]);
+    plait_machine_deinit(&measured);
+    ASSERT_EQ(plait_machine_read(file.c_str(), &m), PLAIT_OK) << plait_error_text();
+    EXPECT_EQ(m.num_rates, 3);
 }

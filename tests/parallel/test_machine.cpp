@@ -224,6 +224,18 @@ TEST_F(Machine, MemoryServesWhatHasNoTable)
     EXPECT_NEAR(seconds(memory(PLAIT_OP_gelu_fwd, 1e9, 1e9, PLAIT_FP16)), 1, 1e-9) << "memory of any type";
 }
 
+/* What the host takes for a call: what its table says, else the machine's, also for a call without work. */
+TEST_F(Machine, ACallCostsWhatItsTableSays)
+{
+    put({PLAIT_OP_copy, PLAIT_FP32, {{1}}, {4.0}});
+    put({PLAIT_OP_gelu_fwd, PLAIT_FP32, {{1}}, {4.0}});
+    m.launch_seconds = 2;
+    m.rates[1].launch_seconds = 0.5;
+    EXPECT_EQ(seconds(memory(PLAIT_OP_copy, 4, 4)), 2 + 2);
+    EXPECT_EQ(seconds(memory(PLAIT_OP_gelu_fwd, 4, 4)), 0.5 + 2);
+    EXPECT_EQ(seconds(memory(PLAIT_OP_gelu_fwd, 0, 0)), 2);
+}
+
 TEST_F(Machine, SaysWhatItDoesNotKnow)
 {
     put({PLAIT_OPS, PLAIT_FP32, {{1}}, {1e9}});
