@@ -70,8 +70,7 @@ void plait_html_time_parts(const plait_prediction *p, int stage, plait_html_part
     plait_html_part one[PLAIT_TIME_PARTS];
     const int first = stage < 0 ? 0 : stage, last = stage < 0 ? p->num_stages - 1 : stage;
     for (int i = first; i <= last; i++) {
-        const double host = p->step_seconds - plait_stage_seconds(&p->stages[i]);
-        stage_parts(&p->stages[i], host > 1e-9 * p->step_seconds ? host : 0, one);
+        stage_parts(&p->stages[i], p->host_seconds, one);
         for (int k = 0; k < PLAIT_TIME_PARTS; k++) {
             one[k].value /= last - first + 1;
             one[k].value += i > first ? out[k].value : 0;

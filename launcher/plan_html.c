@@ -184,13 +184,14 @@ static void put_stage_table(const plait_prediction *t, FILE *out)
 {
     const char *unit = t->step_seconds < 1e-3 ? "us" : t->step_seconds < 1 ? "ms" : "s";
     const double per_second = t->step_seconds < 1e-3 ? 1e6 : t->step_seconds < 1 ? 1e3 : 1;
-    const char *heads[3 + PLAIT_GROUPS] = {"stage"};
-    char names[2 + PLAIT_GROUPS][32];
-    for (int k = 0; k < 2 + PLAIT_GROUPS; k++) {
+    const char *heads[4 + PLAIT_GROUPS] = {"stage"};
+    char names[3 + PLAIT_GROUPS][32];
+    for (int k = 0; k < 3 + PLAIT_GROUPS; k++) {
         snprintf(names[k], sizeof names[k], "%s, %s",
-                 k == 0   ? "computing"
-                 : k == 1 ? "idle"
-                          : plait_group_name((plait_group)(k - 2)),
+                 k == 0                  ? "computing"
+                 : k == 1                ? "idle"
+                 : k == 2 + PLAIT_GROUPS ? "host"
+                                         : plait_group_name((plait_group)(k - 2)),
                  unit);
         heads[1 + k] = names[k];
     }
@@ -202,6 +203,7 @@ static void put_stage_table(const plait_prediction *t, FILE *out)
         plait_html_cell(out, "%.3f", per_second * t->stages[i].idle);
         for (int g = 0; g < PLAIT_GROUPS; g++)
             plait_html_cell(out, "%.3f", per_second * plait_stage_exposed(&t->stages[i], (plait_group)g));
+        plait_html_cell(out, "%.3f", per_second * t->host_seconds);
         plait_html_row_end(out);
     }
     plait_html_table_end(out);
@@ -216,7 +218,8 @@ static void put_time(const plait_planned *p, FILE *out)
                       plait_short_seconds(t->step_seconds));
     fputs("</p>\n", out);
     put_stage_bars(t, out);
-    fputs("<p class=\"note\">Communication is the part that no computing hides. Idle: waiting for another stage.</p>\n",
+    fputs("<p class=\"note\">Communication is the part that no computing hides. Idle: waiting for another stage. Host: "
+          "samples and metrics, for each step the same.</p>\n",
           out);
     put_stage_table(t, out);
     plait_html_section_end(out);

@@ -87,12 +87,13 @@ static void print_class(const plait_planned *p, const plait_rank_class *c, FILE 
 
 /* ---- time ---- */
 
-static void print_stage(const plait_stage_time *s, FILE *out)
+static void print_stage(const plait_stage_time *s, double host, FILE *out)
 {
     const char *separator = "";
     fputs("{\"compute\":", out);
     plait_json_number(out, s->compute);
     named(out, "idle", s->idle);
+    named(out, "host", host);
     fputs(",\"exposed\":{", out);
     for (int g = 0; g < PLAIT_GROUPS; g++) {
         next(out, &separator);
@@ -126,7 +127,7 @@ static void print_time(const plait_planned *p, FILE *out)
     fputs(",\"stages\":[", out);
     for (int i = 0; i < t->num_stages; i++) {
         next(out, &separator);
-        print_stage(&t->stages[i], out);
+        print_stage(&t->stages[i], t->host_seconds, out);
     }
     fputs("]}", out);
 }

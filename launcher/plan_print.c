@@ -101,12 +101,12 @@ static void print_stages(const plait_prediction *t, FILE *out)
     fputs("  stage    computes        idle", out);
     for (int g = 0; g < PLAIT_GROUPS; g++)
         fprintf(out, " %11s", plait_group_name((plait_group)g));
-    fputs("  (ms)\n", out);
+    fputs("        host  (ms)\n", out);
     for (int i = 0; i < t->num_stages; i++) {
         fprintf(out, "  %-5d %11.3f %11.3f", i, 1e3 * t->stages[i].compute, 1e3 * t->stages[i].idle);
         for (int g = 0; g < PLAIT_GROUPS; g++)
             fprintf(out, " %11.3f", 1e3 * plait_stage_exposed(&t->stages[i], (plait_group)g));
-        fputc('\n', out);
+        fprintf(out, " %11.3f\n", 1e3 * t->host_seconds);
     }
 }
 

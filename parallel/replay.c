@@ -312,7 +312,8 @@ static void finish(replay *r)
         end = later(end, r->lanes[i].clock);
     for (int i = 0; i < r->num_lanes; i++)
         r->out->stages[i].idle += end - r->lanes[i].clock;
-    r->out->step_seconds = end + r->machine->step_seconds;
+    r->out->host_seconds = r->machine->step_seconds;
+    r->out->step_seconds = end + r->out->host_seconds;
 }
 
 static int by_stage(const void *a, const void *b)

@@ -13,7 +13,7 @@
 
 PLAIT_BEGIN_DECLS
 
-/* Where the seconds of a stage go: step = compute + exposed + idle. */
+/* Where the seconds of a stage go: step = compute + exposed + idle + the prediction's host_seconds. */
 typedef struct plait_stage_time {
     double compute;
     double exposed[PLAIT_CHANNELS]; /* waiting for a communication that all have started */
@@ -29,7 +29,8 @@ typedef struct plait_span {
 } plait_span;
 
 typedef struct plait_prediction {
-    double step_seconds; /* of the slowest stage, with the machine's step_seconds */
+    double step_seconds; /* of the slowest stage, with host_seconds */
+    double host_seconds; /* what the host does beside a step, of every stage: the machine's step_seconds */
     int num_stages, num_spans;
     plait_stage_time *stages;
     plait_span *spans; /* by stage, then in time */
@@ -41,10 +42,10 @@ PLAIT_MUST_USE plait_status plait_replay(const plait_step_trace *traces, int num
                                          plait_prediction *out);
 void plait_prediction_deinit(plait_prediction *p);
 
-/* Seconds of a stage: in communication of that group that nothing hides; in all. */
+/* Seconds of a stage: in communication of that group that nothing hides; in all but the host's. */
 double plait_stage_exposed(const plait_stage_time *s, plait_group group);
 double plait_stage_seconds(const plait_stage_time *s);
-/* Idle time of all stages as a part of all their time. */
+/* Idle time of all stages as a part of all their time but the host's. */
 double plait_prediction_bubble(const plait_prediction *p);
 
 PLAIT_END_DECLS

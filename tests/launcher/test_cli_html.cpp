@@ -121,6 +121,7 @@ void expect_time(const Page &page, json_t *predicted)
                                     json_number_value(json_object_get(one, "idle"))};
         const char *group;
         json_object_foreach(exposed, group, value) want.push_back(json_number_value(value));
+        want.push_back(json_number_value(json_object_get(one, "host")));
         ASSERT_EQ(rows[i].size(), 1 + want.size());
         for (size_t k = 0; k < want.size(); k++)
             EXPECT_NEAR(std::stod(rows[i][1 + k]), unit * want[k], 0.00051) << "stage " << i;

@@ -2,6 +2,11 @@
 #include "../models/matrix.h"
 #include "plan_json.h"
 
+#include <jansson.h>
+
+#include <memory>
+#include <sstream>
+
 namespace
 {
 
@@ -212,19 +217,54 @@ TEST_F(CliPlan, SaysWhetherItFits)
     }
 }
 
+/* Of products in fp32 alone. */
+const std::string kMachine =
+    "version: 1\nname: m\nsource: s\nranks_per_node: 0\noverlap: false\nlaunch_microseconds: 1\n"
+    "step_microseconds: 1500\nnode: {microseconds: 1, gbytes: 10}\nrates:\n"
+    "  - {op: gemm, dtype: fp32, trans_a: false, trans_b: true, threads: 0, ranks: 0, m: [64], n: [64], "
+    "k: [64], gflops: [100]}\n"
+    "  - {op: attention_fwd, dtype: fp32, threads: 0, ranks: 0, heads: [1], seq: [32], head_dim: [8], "
+    "gflops: [100]}\n"
+    "  - {op: attention_bwd, dtype: fp32, threads: 0, ranks: 0, heads: [1], seq: [32], head_dim: [8], "
+    "gflops: [100]}\n"
+    "  - {op: memory, dtype: fp32, bytes: [1024], gbytes: [10]}\n";
+
+/* The host's part is in the step, and so among the parts. */
+TEST_F(CliPlan, ThePartsOfAPredictedStepAreTheStep)
+{
+    const std::string machine = write("m.yaml", kMachine);
+    const Words args = {"plan", kTiny8, "parallelism.pp=2", "--ranks", "4", "--machine", machine, "device.threads=1"};
+    const Outcome json = run(args + Words{"--json"}), text = run(args);
+    ASSERT_EQ(json.code, 0) << json;
+    ASSERT_EQ(text.code, 0) << text;
+    const std::unique_ptr<json_t, void (*)(json_t *)> root(json_loads(json.out.c_str(), 0, nullptr), json_decref);
+    json_t *predicted = json_object_get(root.get(), "predicted"), *stages = json_object_get(predicted, "stages");
+    const double step = json_number_value(json_object_get(predicted, "step_seconds"));
+    std::istringstream lines(text.out.substr(text.out.find("  stage    computes")));
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_EQ(line.substr(line.size() - 10), "host  (ms)") << text;
+    ASSERT_EQ(json_array_size(stages), 2u);
+    for (size_t i = 0; i < 2; i++) {
+        json_t *one = json_array_get(stages, i), *value;
+        const char *group;
+        EXPECT_EQ(json_number_value(json_object_get(one, "host")), 1500e-6);
+        double sum = 0, printed = -static_cast<double>(i), x;
+        for (const char *part : {"compute", "idle", "host"})
+            sum += json_number_value(json_object_get(one, part));
+        json_object_foreach(json_object_get(one, "exposed"), group, value) sum += json_number_value(value);
+        EXPECT_NEAR(sum, step, 1e-12 * step) << "stage " << i;
+        std::getline(lines, line);
+        for (std::istringstream numbers(line); numbers >> x;)
+            printed += x;
+        EXPECT_NEAR(printed, 1e3 * step, 9 * 0.00051) << line;
+    }
+}
+
 /* A line of what would help can be taken as it stands; a machine file without a type leaves only the time out. */
 TEST_F(CliPlan, WhatWouldHelpCanBeTakenAsItStands)
 {
-    const std::string machine = write(
-        "m.yaml", "version: 1\nname: m\nsource: s\nranks_per_node: 0\noverlap: false\nlaunch_microseconds: 1\n"
-                  "step_microseconds: 0\nnode: {microseconds: 1, gbytes: 10}\nrates:\n"
-                  "  - {op: gemm, dtype: fp32, trans_a: false, trans_b: true, threads: 0, ranks: 0, m: [64], n: [64], "
-                  "k: [64], gflops: [100]}\n"
-                  "  - {op: attention_fwd, dtype: fp32, threads: 0, ranks: 0, heads: [1], seq: [32], head_dim: [8], "
-                  "gflops: [100]}\n"
-                  "  - {op: attention_bwd, dtype: fp32, threads: 0, ranks: 0, heads: [1], seq: [32], head_dim: [8], "
-                  "gflops: [100]}\n"
-                  "  - {op: memory, dtype: fp32, bytes: [1024], gbytes: [10]}\n");
+    const std::string machine = write("m.yaml", kMachine);
     const Outcome o =
         run({"plan", kTiny8, "--ranks", "4", "--machine", machine, "--device-memory", "34MiB", "device.threads=1"});
     ASSERT_EQ(o.code, 0) << o;

@@ -77,7 +77,7 @@ struct Pipeline {
             stages.back().compute = 2. * micro * chunks;
             stages.back().idle = end - stages.back().compute;
         }
-        p = {end, num_stages, static_cast<int>(spans.size()), stages.data(), spans.data()};
+        p = {end, 0, num_stages, static_cast<int>(spans.size()), stages.data(), spans.data()};
     }
     Page page(int most, int chunks = 1) const
     {
