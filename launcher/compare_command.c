@@ -10,6 +10,7 @@
 #include "launcher/machine_file.h"
 #include "launcher/measure.h"
 #include "launcher/options.h"
+#include "launcher/output.h"
 #include "launcher/outputs.h"
 #include "launcher/stop.h"
 #include "launcher/usage.h"
@@ -84,6 +85,24 @@ static plait_status any_measured(const plait_variants *v)
     PLAIT_FAIL(IO, "none of the runs could be measured; the first: %s", failure);
 }
 
+/* All has been said by then: for scripts there is the code of a run that does not fit. */
+static plait_status any_fits(const plait_variants *v)
+{
+    const plait_variant *first = NULL;
+    for (int i = 0; i < v->num; i++) {
+        const plait_variant *one = &v->all[i];
+        if (one->legal && plait_planned_fits(&one->plan))
+            return PLAIT_OK;
+        if (one->legal && !first)
+            first = one;
+    }
+    if (!first)
+        return PLAIT_OK; /* there is none: no question of memory */
+    PLAIT_TRY(plait_output_flush());
+    PLAIT_FAIL(OUT_OF_MEMORY, "none of the %d variants fits device.memory_limit %lld", v->num - v->num_illegal,
+               (long long)first->plan.cfg.device.memory_limit);
+}
+
 static void print_json(const void *self, FILE *out)
 {
     plait_compare_print_json(self, out);
@@ -126,6 +145,7 @@ static plait_status compare(const options *o)
         PLAIT_TRY_TO(done, st, measure(&v, &request, o));
     plait_compare_print(&v, stdout);
     PLAIT_TRY_TO(done, st, write_files(&v, title, o));
+    PLAIT_TRY_TO(done, st, any_fits(&v));
     if (o->measure)
         st = any_measured(&v);
 done:

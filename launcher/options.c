@@ -13,6 +13,15 @@ static const plait_option *find(const plait_option *options, int num, const char
     return NULL;
 }
 
+/* Given twice both have the word of the second, which wins anyway. */
+static plait_status set_key(const char *name, const char *value, plait_option_key *out)
+{
+    const int length = snprintf(out->word, sizeof out->word, "%s=%s", out->key, value);
+    if (length < 0 || (size_t)length >= sizeof out->word)
+        PLAIT_FAIL(USAGE, "%s: a value of %zu characters is none", name, strlen(value));
+    return PLAIT_OK;
+}
+
 static plait_status set(const plait_option *o, const char *value)
 {
     if (o->kind == PLAIT_OPTION_WHOLE)
@@ -21,6 +30,8 @@ static plait_status set(const plait_option *o, const char *value)
         return plait_option_number(o->name, value, o->low, o->high, o->out);
     if (!value || !*value)
         PLAIT_FAIL(USAGE, "%s: a value is missing", o->name);
+    if (o->kind == PLAIT_OPTION_KEY)
+        return set_key(o->name, value, o->out);
     memcpy(o->out, &value, sizeof value);
     return PLAIT_OK;
 }
@@ -43,6 +54,8 @@ plait_status plait_options_parse(const plait_option *options, int num_options, c
         }
         i++;
         PLAIT_TRY(set(o, i < argc ? argv[i] : NULL));
+        if (o->kind == PLAIT_OPTION_KEY)
+            words[(*num_words)++] = ((plait_option_key *)o->out)->word;
     }
     return PLAIT_OK;
 }

@@ -7,6 +7,7 @@
 #include "launcher/knobs.h"
 #include "launcher/machine_file.h"
 #include "launcher/options.h"
+#include "launcher/output.h"
 #include "launcher/outputs.h"
 #include "launcher/plan_html.h"
 #include "launcher/plan_print.h"
@@ -17,37 +18,42 @@ typedef struct options {
     const char **words; /* the file, then overrides */
     int num_words;
     int64_t ranks;         /* 0: what the file says */
-    const char *limit;     /* of device memory; NULL: what the file says */
     const char *machine;   /* NULL: nothing is predicted */
     const char *html;      /* NULL: no page */
     const char *estimator; /* NULL: none */
     bool json;
-    char limit_key[64]; /* device.memory_limit=... */
+    plait_option_key limit;
 } options;
+
+/* The file is the first word that no option has made. */
+static plait_status file_first(options *o)
+{
+    int i = 0;
+    while (i < o->num_words && o->words[i] == o->limit.word)
+        i++;
+    if (i == o->num_words)
+        PLAIT_FAIL(USAGE, "%s", plait_usage_plan);
+    const char *file = o->words[i];
+    memmove(o->words + 1, o->words, (size_t)i * sizeof *o->words);
+    o->words[0] = file;
+    return PLAIT_OK;
+}
 
 static plait_status parse(int argc, char **argv, options *o)
 {
-    *o = (options){.words = calloc((size_t)argc + 1, sizeof *o->words)};
+    *o = (options){.words = calloc((size_t)argc, sizeof *o->words), .limit.key = "device.memory_limit"};
     const plait_option table[] = {
-        {"--ranks", PLAIT_OPTION_WHOLE, &o->ranks, 1, 1 << 24},
-        {"--device-memory", PLAIT_OPTION_TEXT, &o->limit, 0, 0},
-        {"--machine", PLAIT_OPTION_TEXT, &o->machine, 0, 0},
-        {"--html", PLAIT_OPTION_TEXT, &o->html, 0, 0},
-        {"--estimator", PLAIT_OPTION_TEXT, &o->estimator, 0, 0},
-        {"--json", PLAIT_OPTION_FLAG, &o->json, 0, 0},
+        {"--ranks", PLAIT_OPTION_WHOLE, &o->ranks, 1, 1 << 24},  {"--device-memory", PLAIT_OPTION_KEY, &o->limit, 0, 0},
+        {"--machine", PLAIT_OPTION_TEXT, &o->machine, 0, 0},     {"--html", PLAIT_OPTION_TEXT, &o->html, 0, 0},
+        {"--estimator", PLAIT_OPTION_TEXT, &o->estimator, 0, 0}, {"--json", PLAIT_OPTION_FLAG, &o->json, 0, 0},
     };
     if (!o->words)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
     PLAIT_TRY(plait_options_parse(table, sizeof table / sizeof *table, plait_usage_plan, argc, argv, o->words,
                                   &o->num_words));
-    if (o->num_words == 0)
-        PLAIT_FAIL(USAGE, "%s", plait_usage_plan);
+    PLAIT_TRY(file_first(o));
     if (o->estimator && strcmp(o->estimator, "deepspeed") != 0)
         PLAIT_FAIL(USAGE, "--estimator: deepspeed is known, '%s' is not", o->estimator);
-    if (!o->limit)
-        return PLAIT_OK;
-    snprintf(o->limit_key, sizeof o->limit_key, "device.memory_limit=%s", o->limit);
-    o->words[o->num_words++] = o->limit_key;
     return PLAIT_OK;
 }
 
@@ -60,6 +66,17 @@ static plait_status print(const plait_planned *plan, const plait_plan_request *r
     }
     plait_plan_print(plan, stdout);
     return plait_planned_fits(plan) ? PLAIT_OK : plait_knobs_print(plan, request, stdout);
+}
+
+/* All has been said by then: for scripts there is the code of a run that does not fit. */
+static plait_status check_fits(const plait_planned *plan)
+{
+    const plait_rank_class *largest = plait_rank_plan_largest(&plan->plan);
+    if (plait_planned_fits(plan))
+        return PLAIT_OK;
+    PLAIT_TRY(plait_output_flush());
+    PLAIT_FAIL(OUT_OF_MEMORY, "the plan does not fit: rank %d needs %zu bytes, device.memory_limit is %lld",
+               largest->first.rank, largest->total, (long long)plan->cfg.device.memory_limit);
 }
 
 static plait_status write_page(const plait_planned *plan, const char *title, const char *path)
@@ -94,7 +111,8 @@ static plait_status show(const options *o)
     PLAIT_TRY_TO(done, st, plait_outputs_check(&page, 1, read, 3));
     if (o->html)
         PLAIT_TRY_TO(done, st, write_page(&plan, title, o->html));
-    st = print(&plan, &request, o->json);
+    PLAIT_TRY_TO(done, st, print(&plan, &request, o->json));
+    st = check_fits(&plan);
 done:
     plait_planned_deinit(&plan);
     plait_machine_deinit(&machine);

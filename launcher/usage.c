@@ -56,10 +56,10 @@ const char plait_usage_diff[] =
 const char plait_usage_plan[] =
     "usage: plait " PLAN "\n"
     "Prints what each rank of a run would hold, by category, and what a step would send, without running it; with a\n"
-    "machine also how long a step would take. Where it does not fit, what would help is planned too.\n" KEYS
-    "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
+    "machine also how long a step would take. Where it does not fit, what would help is planned too, and the code is "
+    "3.\n" KEYS "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
     "  --device-memory SIZE\n"
-    "                   of each rank, such as 80GiB: device.memory_limit\n"
+    "                   of each rank, such as 80GiB: overrides device.memory_limit in its turn\n"
     "  --machine FILE   how fast it is: from plait bench, or one of configs/machines\n"
     "  --estimator deepspeed\n"
     "                   what DeepSpeed's estimator says of the largest rank beside it (ZeRO-2 and 3)\n"
@@ -71,7 +71,8 @@ const char plait_usage_compare[] =
     "Plans the model of CONFIG, with its global batch, in every way that so many ranks allow: tensor, pipeline and "
     "data\n"
     "parallelism, ZeRO stages, and products of them; prints memory, communication and time of each, and what is\n"
-    "smallest, what is fastest and why. Those that are not possible are listed with the reason.\n" KEYS
+    "smallest, what is fastest and why. Those that are not possible are listed with the reason. Ends with 3 where\n"
+    "device.memory_limit is given and none fits.\n" KEYS
     "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
     "  --machine FILE   predicts times: from plait bench, or one of configs/machines\n"
     "  --measure        runs each for a few steps under mpiexec on this machine\n"

@@ -178,7 +178,11 @@ TEST_F(CliCompare, WhatDoesNotFitIsNotTheFastest)
     EXPECT_NE(o.out.find("  does not fit\n"), std::string::npos) << o;
     EXPECT_NE(o.out.find(" fit in device.memory_limit 37,748,736.\n"), std::string::npos) << o;
     EXPECT_NE(o.out.find("\nTimes are predicted on "), std::string::npos) << o;
-    const Outcome none = run({"compare", kTiny8, "--ranks", "2", "device.memory_limit=1MiB"});
+    const Outcome none =
+        run({"compare", kTiny8, "--ranks", "2", "device.memory_limit=1MiB", "--json", "c.json", "--html", "c.html"});
+    EXPECT_EQ(none.code, 3) << none;
+    EXPECT_NE(none.err.find("variants fits device.memory_limit 1048576\n"), std::string::npos) << none;
+    EXPECT_TRUE(exists("c.json") && exists("c.html")) << "all is written";
     EXPECT_NE(none.out.find("\n0 of "), std::string::npos) << none;
 }
 

@@ -201,7 +201,10 @@ TEST_F(CliPlan, SaysWhetherItFits)
             EXPECT_EQ(plan(kTiny8, limited, r.ranks).fits, lacks ? "false" : "true");
             Outcome o =
                 run(Words{"plan", kTiny8, "--device-memory", limit, "--ranks", std::to_string(r.ranks)} + r.overrides);
-            EXPECT_EQ(o.code, 0) << o;
+            EXPECT_EQ(o.code, lacks ? 3 : 0) << o;
+            const std::string says = "plait: out of memory: the plan does not fit: rank " + std::to_string(most.first) +
+                                     " needs " + std::to_string(all) + " bytes, device.memory_limit is " + limit + "\n";
+            EXPECT_EQ(o.err, lacks ? says : "");
             EXPECT_NE(o.out.find(lacks ? "device.memory_limit lacks 1\n" : ": fits, 0 are left"), std::string::npos)
                 << o;
 
@@ -261,13 +264,43 @@ TEST_F(CliPlan, ThePartsOfAPredictedStepAreTheStep)
     }
 }
 
+/* --device-memory is an override among the others, wherever it stands. */
+TEST_F(CliPlan, OfSeveralLimitsTheLastCounts)
+{
+    const std::string small = "device.memory_limit=1MiB", large = "device.memory_limit=1GiB";
+    const Words option_small = {"--device-memory", "1MiB"}, option_large = {"--device-memory", "1GiB"};
+    const struct {
+        Words words;
+        int code;
+    } rows[] = {
+        {Words{kTiny8, small} + option_large, 0},
+        {Words{kTiny8} + option_large + Words{small}, 3},
+        {Words{kTiny8} + option_small + Words{large}, 0},
+        {option_small + Words{kTiny8, large}, 0},
+        {option_small + Words{kTiny8}, 3},
+        {option_small + option_large + Words{kTiny8}, 0},
+        {Words{kTiny8} + option_large + Words{large} + option_small, 3},
+    };
+    for (const auto &r : rows) {
+        const Outcome o = run(Words{"plan"} + r.words);
+        EXPECT_EQ(o.code, r.code) << text_of(r.words) << "\n" << o;
+        EXPECT_EQ(o.out.find("does not fit") != std::string::npos, r.code == 3) << text_of(r.words) << "\n" << o;
+    }
+    const Outcome none = run(Words{"plan"} + option_small),
+                  endless = run({"plan", kTiny8, "--device-memory", std::string(200, '1')});
+    EXPECT_EQ(none.code, 2) << none;
+    EXPECT_NE(none.err.find("usage: plait plan"), std::string::npos) << none;
+    EXPECT_EQ(endless.code, 2) << endless;
+    EXPECT_NE(endless.err.find("--device-memory: a value of 200 characters is none"), std::string::npos) << endless;
+}
+
 /* A line of what would help can be taken as it stands; a machine file without a type leaves only the time out. */
 TEST_F(CliPlan, WhatWouldHelpCanBeTakenAsItStands)
 {
     const std::string machine = write("m.yaml", kMachine);
     const Outcome o =
         run({"plan", kTiny8, "--ranks", "4", "--machine", machine, "--device-memory", "34MiB", "device.threads=1"});
-    ASSERT_EQ(o.code, 0) << o;
+    ASSERT_EQ(o.code, 3) << o;
     EXPECT_NE(o.out.find("step time not known: "), std::string::npos) << "bf16\n" << o;
     int taken = 0;
     for (size_t at = o.out.find("one key at a time"); (at = o.out.find("\n  ", at + 1)) != std::string::npos;) {

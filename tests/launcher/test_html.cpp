@@ -287,6 +287,34 @@ TEST(Html, LongPipelinesAreDrawnInPart)
     }
 }
 
+/* A rule of the style sheet, from its selector on; the first after `from`. */
+std::string rule_of(const std::string &style, const std::string &selector, size_t from = 0)
+{
+    const size_t at = style.find(selector + " {", from);
+    return at == std::string::npos ? "" : style.substr(at, style.find('}', at) - at);
+}
+
+/* What a frame cuts is hinted at by shadows that stay at its edges, under covers that move with the content; on paper
+ * nothing is cut. */
+TEST(Html, FramesShowWhereTheyGoOnAndArePrintedWhole)
+{
+    const std::string style = printed([](FILE *out) { plait_html_style(out); });
+    const std::string frame = rule_of(style, "\n.scroll"),
+                      paper = rule_of(style, "  .scroll", style.rfind("@media print"));
+    EXPECT_NE(frame.find("overflow: auto"), std::string::npos) << frame;
+    for (const char *side : {"right", "left", "bottom", "top"}) {
+        const std::string to = std::string("linear-gradient(to ") + side + ", ";
+        const size_t cover = frame.find(to + "var(--card)"), shadow = frame.find(to + "var(--edge)");
+        ASSERT_NE(cover, std::string::npos) << side;
+        ASSERT_NE(shadow, std::string::npos) << side;
+        EXPECT_LT(cover, shadow) << side << ": the cover is on top";
+        EXPECT_NE(frame.substr(cover, frame.find('\n', cover) - cover).find(" local"), std::string::npos) << side;
+    }
+    EXPECT_NE(paper.find("overflow: visible"), std::string::npos) << paper;
+    EXPECT_NE(paper.find("max-height: none"), std::string::npos) << paper;
+    EXPECT_NE(paper.find("background: none"), std::string::npos) << paper;
+}
+
 TEST(Html, TextCanBeReadInEveryMode)
 {
     const std::string style = printed(plait_html_style);
