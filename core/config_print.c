@@ -178,7 +178,7 @@ static const char intro[] =
     "  may be written `4`, `4.0`, `4e0`, `0x4` or `0o4`; `010` is refused because some read it as eight. `nan`, `inf`\n"
     "  and what does not fit into 64 bits are refused.\n"
     "- `true` and `false` are the only truth values; `yes`, `on` and the like are refused.\n"
-    "- Sizes are whole numbers of bytes or carry a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB`.\n"
+    "- Sizes are whole numbers of bytes or carry a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB`, `PiB`, `EiB`.\n"
     "- `null` sets a key back to its default. A key without anything behind it is an error.\n"
     "- A key that needs another one (`optimizer.momentum` needs SGD) and does nothing without it is an error in an "
     "override, and\n"

@@ -118,13 +118,35 @@ static bool parse_int(const char *s, int64_t *out, reason why)
 static const struct {
     const char *name;
     int shift;
-} units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}};
+} units[] = {{"EiB", 60}, {"PiB", 50}, {"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}};
+enum { LARGEST_PRINTED = 40 };
 
-static bool parse_bytes(const char *s, int64_t *out, reason why)
+static void bytes_text(int64_t v, char *out, size_t size)
 {
-    char number[64];
-    size_t len = strcspn(s, "BKMGTkmgtb"); /* no digit of a decimal is among these */
-    if (s[len] == '\0')
+    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++)
+        if (v != 0 && units[u].shift > 0 && units[u].shift <= LARGEST_PRINTED &&
+            v % ((int64_t)1 << units[u].shift) == 0) {
+            snprintf(out, size, "%lld%s", (long long)(v >> units[u].shift), units[u].name);
+            return;
+        }
+    snprintf(out, size, "%lld", (long long)v);
+}
+
+/* Where the letters at the end begin; the end: there are none, or they are digits of 0x. */
+static size_t find_unit(const char *s)
+{
+    const size_t all = strlen(s);
+    size_t len = all;
+    while (len > 0 && isalpha((unsigned char)s[len - 1]))
+        len--;
+    return s[0] == '0' && (s[1] == 'x' || s[1] == 'o') ? all : len;
+}
+
+static bool parse_bytes(const plait_key *k, const char *s, int64_t *out, reason why)
+{
+    char number[64], bound[32];
+    size_t len = find_unit(s);
+    if (len == 0 || s[len] == '\0') /* a word is no unit either */
         return parse_int(s, out, why);
     const char *unit = s + len;
     while (len > 0 && s[len - 1] == ' ')
@@ -142,22 +164,14 @@ static bool parse_bytes(const char *s, int64_t *out, reason why)
         d = ldexp(d, units[u].shift);
         if (d != floor(d))
             return no(why, "%.40s is not a whole number of bytes", s);
-        if (fabs(d) > 9007199254740992.0)
-            return no(why, "%.40s is too large a size", s);
+        if (fabs(d) > 9007199254740992.0) {
+            bytes_text(d > 0 ? k->hi : k->lo, bound, sizeof bound);
+            return no(why, "%.40s is %s value %s", s, d > 0 ? "above the largest" : "below the smallest", bound);
+        }
         *out = (int64_t)d;
         return true;
     }
-    return no(why, "\"%.40s\" has an unknown unit: B, KiB, MiB, GiB or TiB", s);
-}
-
-static void bytes_text(int64_t v, char *out, size_t size)
-{
-    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++)
-        if (v != 0 && units[u].shift > 0 && v % ((int64_t)1 << units[u].shift) == 0) {
-            snprintf(out, size, "%lld%s", (long long)(v >> units[u].shift), units[u].name);
-            return;
-        }
-    snprintf(out, size, "%lld", (long long)v);
+    return no(why, "\"%.40s\" has an unknown unit: B, KiB, MiB, GiB, TiB, PiB or EiB", s);
 }
 
 void plait_double_text(double x, char *out, size_t size)
@@ -244,7 +258,7 @@ static bool int_item(const plait_key *k, const char *s, int64_t *out, reason why
 {
     char found[160];
     reason r = {found, sizeof found};
-    bool ok = k->type == PLAIT_KEY_BYTES ? parse_bytes(s, out, r) : parse_int(s, out, r);
+    bool ok = k->type == PLAIT_KEY_BYTES ? parse_bytes(k, s, out, r) : parse_int(s, out, r);
     return (ok && in_int_bounds(k, *out, r)) || number_error(k, why, found);
 }
 

@@ -103,6 +103,11 @@ void plait_banner_print_places(const plait_topology *topo, const plait_config *c
     print_groups(topo, cfg, out);
 }
 
+static const char *plural(int n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static plait_status print_schedule(const plait_engine *e, FILE *out)
 {
     const plait_config *cfg = plait_engine_config(e);
@@ -110,8 +115,9 @@ static plait_status print_schedule(const plait_engine *e, FILE *out)
     int stages = (int)cfg->parallelism.pp, chunks = (int)cfg->parallelism.num_chunks;
     int micros = set->all[set->num_train - 1].micros;
     static const char *const names[] = {"auto", "gpipe", "1f1b", "interleaved"};
-    fprintf(out, "schedule: %s, %d stages x %d chunks, %d micro-batches of %lld\n", names[cfg->parallelism.schedule],
-            stages, chunks, micros, (long long)cfg->batch.micro_batch_size);
+    fprintf(out, "schedule: %s, %d stage%s x %d chunk%s, %d micro-batch%s of %lld\n", names[cfg->parallelism.schedule],
+            stages, plural(stages), chunks, plural(chunks), micros, micros == 1 ? "" : "es",
+            (long long)cfg->batch.micro_batch_size);
     if (stages == 1)
         return PLAIT_OK;
     plait_status st = PLAIT_OK;

@@ -161,7 +161,8 @@ static plait_status bench(plait_world *world, const options *o)
         b.machine.ranks_per_node = b.ranks;
     if (world->rank == 0) {
         name_machine(&b.machine, k->name, cores);
-        printf("machine: %s; %d ranks a node, %d threads each, %s\n", b.machine.name, b.ranks, b.threads, k->name);
+        printf("machine: %s; %d rank%s a node, %d thread%s each, %s\n", b.machine.name, b.ranks,
+               b.ranks == 1 ? "" : "s", b.threads, b.threads == 1 ? "" : "s", k->name);
     }
     PLAIT_TRY_TO(done, st, measure(&b, o));
     if (world->rank == 0)

@@ -58,8 +58,8 @@ static void print_illegal(const plait_variants *v, FILE *out)
 
 void plait_compare_print(const plait_variants *v, FILE *out)
 {
-    fprintf(out, "%d ranks, %lld samples of %lld tokens a step\n", v->ranks, (long long)v->global_batch,
-            (long long)v->seq_length);
+    fprintf(out, "%d rank%s, %lld sample%s of %lld tokens a step\n", v->ranks, v->ranks == 1 ? "" : "s",
+            (long long)v->global_batch, v->global_batch == 1 ? "" : "s", (long long)v->seq_length);
     print_header(out);
     for (int i = 0; i < v->num; i++)
         if (v->all[i].legal)

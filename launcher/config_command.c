@@ -52,7 +52,8 @@ static plait_status print_parameters(const plait_config *cfg, int world)
     int64_t total = 0;
     plait_topology topo;
     PLAIT_TRY(plait_topology_of(cfg, world, 0, &topo));
-    printf("\nparameters on %d ranks = tensor %d x pipeline %d x data %d\n", world, topo.tp, topo.pp, topo.dp);
+    printf("\nparameters on %d rank%s = tensor %d x pipeline %d x data %d\n", world, world == 1 ? "" : "s", topo.tp,
+           topo.pp, topo.dp);
     for (int p = 0; p < topo.pp; p++) {
         int64_t stage = 0, held = 0;
         for (int t = 0; t < topo.tp; t++) {

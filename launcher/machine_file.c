@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -34,17 +33,16 @@ static void complain(reader *r, int node, const char *format, ...)
 /* ---- values ---- */
 
 typedef enum form {
-    TEXT,     /* char[128] */
-    COUNT,    /* int, at least `least` */
-    FLAG,     /* bool */
-    NUMBER,   /* double, times `unit` */
-    NUMBERS,  /* list, each times `unit` */
-    OP,       /* plait_op */
-    DTYPE,    /* plait_dtype */
-    KIND,     /* plait_comm_kind */
-    BY_DTYPE, /* double[PLAIT_DTYPES], times `unit`: a mapping from types */
-    LINK,     /* plait_link */
-    NODES     /* int: the node, for somebody else to read */
+    TEXT,    /* char[128] */
+    COUNT,   /* int, at least `least` */
+    FLAG,    /* bool */
+    NUMBER,  /* double, times `unit` */
+    NUMBERS, /* list, each times `unit` */
+    OP,      /* plait_op */
+    DTYPE,   /* plait_dtype */
+    KIND,    /* plait_comm_kind */
+    LINK,    /* plait_link */
+    NODES    /* int: the node, for somebody else to read */
 } form;
 
 /* A key of a mapping and where its value goes. */
@@ -78,6 +76,13 @@ static const char *scalar(reader *r, int node, const char *name, const char *exp
     return NULL;
 }
 
+/* Beyond is a slip of the pen, and so far beyond that sums overflow: 10^9 GFLOP/s or GB/s, or 10^-9, and 10^15 of what
+ * is small. */
+static bool is_plausible(double x, double unit)
+{
+    return x == 0 || (unit > 1 ? x >= 1e-9 && x <= 1e9 : x <= 1e15);
+}
+
 static bool read_number(reader *r, int node, const char *name, bool above_zero, double unit, double *out)
 {
     const char *expected = above_zero ? "a number above 0" : "a number from 0";
@@ -87,10 +92,15 @@ static bool read_number(reader *r, int node, const char *name, bool above_zero, 
     char *end = NULL;
     errno = 0;
     /* Only decimal digits: strtod would also take nan, inf and 0x1p3. */
-    *out = *text && text[strspn(text, "+-.0123456789eE")] == '\0' ? strtod(text, &end) : -1;
-    *out *= unit;
-    if (!end || *end || errno != 0 || !isfinite(*out) || *out < 0 || (above_zero && *out == 0)) {
+    const double x = *text && text[strspn(text, "+-.0123456789eE")] == '\0' ? strtod(text, &end) : -1;
+    *out = x * unit;
+    if (!end || *end || errno != 0 || x < 0 || (above_zero && x == 0)) {
         complain(r, node, "%s: expected %s, found '%.40s'", name, expected, text);
+        return false;
+    }
+    if (!is_plausible(x, unit)) {
+        complain(r, node, "%s: %.40s is not possible: expected %s", name, text,
+                 unit > 1 ? "1e-9 to 1e9" : "at most 1e15");
         return false;
     }
     return true;
@@ -122,10 +132,22 @@ static void read_flag(reader *r, int node, const char *name, bool *out)
         complain(r, node, "%s: expected true or false, found '%.40s'", name, text);
 }
 
+/* Also of those that begin with 0xc2 in UTF-8. */
+static bool is_control(const char *s)
+{
+    const unsigned char first = (unsigned char)s[0], second = (unsigned char)s[1];
+    return first < 0x20 || first == 0x7f || (first == 0xc2 && second >= 0x80 && second < 0xa0);
+}
+
 static void read_text(reader *r, int node, const char *name, char *out, size_t size)
 {
     const char *text = scalar(r, node, name, "a text");
-    if (text && strlen(text) >= size)
+    const char *control = text;
+    while (control && *control && !is_control(control))
+        control++;
+    if (control && *control) /* printed as it is: a terminal would obey it */
+        complain(r, node, "%s: expected a text, found the control character 0x%02x", name, (unsigned char)*control);
+    else if (text && strlen(text) >= size)
         complain(r, node, "%s: expected at most %zu bytes, found %zu", name, size - 1, strlen(text));
     else if (text)
         snprintf(out, size, "%s", text);
@@ -252,9 +274,6 @@ static void read_value(reader *r, int node, const key *k, void *record)
         break;
     case KIND:
         read_kind(r, node, k->name, to);
-        break;
-    case BY_DTYPE:
-        read_by_dtype(r, node, k->name, k->unit, to);
         break;
     case LINK:
         read_link(r, node, k->name, to);
@@ -501,10 +520,22 @@ static plait_status read_links(reader *r, int node, plait_machine *m, int *lines
     return st;
 }
 
+/* A share of a peak is at most 1. Rates have five digits. */
+static void check_peaks(reader *r, const plait_machine *m, int node)
+{
+    for (int d = 0; node && d < PLAIT_DTYPES; d++) {
+        const plait_rate_table *best = NULL;
+        const double reached = plait_machine_reached(m, (plait_dtype)d, &best);
+        if (m->peak[d] > 0 && reached > m->peak[d] * (1 + 1e-4))
+            complain(r, node, "peak_gflops: %s %.5g is not the peak: a rate of %s is %.5g",
+                     plait_dtype_name((plait_dtype)d), m->peak[d] / 1e9, plait_op_name(best->op), reached / 1e9);
+    }
+}
+
 /* ---- the file ---- */
 
 typedef struct top_entry {
-    int version, rates, links;
+    int version, rates, links, peak;
     plait_machine m;
 } top_entry;
 
@@ -518,7 +549,7 @@ static const key top_keys[] = {
     {"overlap", FLAG, MACHINE(overlap), 0, 0, false},
     {"launch_microseconds", NUMBER, MACHINE(launch_seconds), 1e-6, 0, false},
     {"step_microseconds", NUMBER, MACHINE(step_seconds), 1e-6, 0, false},
-    {"peak_gflops", BY_DTYPE, MACHINE(peak), 1e9, 0, false},
+    {"peak_gflops", NODES, TOP(peak), 0, 0, false},
     {"node", LINK, MACHINE(node), 0, 0, false},
     {"network", LINK, MACHINE(network), 0, 0, false},
     {"rates", NODES, TOP(rates), 0, 0, false},
@@ -556,8 +587,11 @@ static plait_status read_root(reader *r, plait_machine *out)
     if (version != 1)
         complain(r, top.version, "version: expected 1, the format that this program knows, found %d", version);
     *out = top.m;
+    if (top.peak)
+        read_by_dtype(r, top.peak, "peak_gflops", 1e9, out->peak);
     PLAIT_TRY(read_tables(r, top.rates, "rates", out, read_rate));
     PLAIT_TRY(read_tables(r, top.links, "links", out, read_links));
+    check_peaks(r, out, top.peak);
     return PLAIT_OK;
 }
 

@@ -47,6 +47,20 @@ static plait_status put_tables(plait_machine *to, const plait_machine *from)
     return PLAIT_OK;
 }
 
+/* A measured rate that is above the peak that somebody wrote is the peak, as far as is known. */
+static void raise_peaks(plait_machine *m, const char *path)
+{
+    for (int d = 0; d < PLAIT_DTYPES; d++) {
+        const plait_rate_table *best;
+        const double reached = plait_machine_reached(m, (plait_dtype)d, &best);
+        if (m->peak[d] <= 0 || reached <= m->peak[d])
+            continue;
+        plait_log(PLAIT_LOG_WARN, "%s: peak_gflops of %s is raised from %.5g to %.5g, which %s has reached", path,
+                  plait_dtype_name((plait_dtype)d), m->peak[d] / 1e9, reached / 1e9, plait_op_name(best->op));
+        m->peak[d] = reached;
+    }
+}
+
 static plait_status add(const plait_machine *measured, const char *path, plait_machine *out)
 {
     char left[600];
@@ -60,6 +74,7 @@ static plait_status add(const plait_machine *measured, const char *path, plait_m
     if (out->launch_seconds <= 0) /* that of tables without their own stays */
         out->launch_seconds = measured->launch_seconds;
     PLAIT_TRY(put_tables(out, measured));
+    raise_peaks(out, path);
     snprintf(left, sizeof left, ", %.500s has all that was measured", path);
     plait_stop_hold();
     const plait_status st = plait_machine_write(out, path);

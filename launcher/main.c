@@ -125,8 +125,9 @@ static int fail(plait_world *world, plait_status st)
     bool agreed = plait_comm_agreed();
     if (!agreed || world->rank == 0) {
         fflush(stdout);
-        fprintf(stderr, "%splait: %s: %s\n", agreed ? "" : plait_log_prefix(), plait_status_text(st),
-                plait_error_text());
+        fprintf(stderr, "%splait: %s: ", agreed ? "" : plait_log_prefix(), plait_status_text(st));
+        plait_output_text(stderr, plait_error_text());
+        fputc('\n', stderr);
         if (st == PLAIT_INTERNAL)
             fprintf(stderr, "plait: passed through %s\n", plait_error_trace_text());
         fflush(stderr);

@@ -22,3 +22,12 @@ plait_status plait_output_flush(void)
         PLAIT_FAIL(IO, "standard output: %s", errno ? strerror(errno) : "not all of it could be written");
     return PLAIT_OK;
 }
+
+void plait_output_text(FILE *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+            fprintf(out, "\\x%02x", *p);
+        else
+            fputc(*p, out);
+}

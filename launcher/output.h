@@ -2,6 +2,8 @@
 #ifndef PLAIT_LAUNCHER_OUTPUT_H
 #define PLAIT_LAUNCHER_OUTPUT_H
 
+#include <stdio.h>
+
 #include "core/status.h"
 
 PLAIT_BEGIN_DECLS
@@ -11,6 +13,9 @@ PLAIT_BEGIN_DECLS
 void plait_output_guard(void);
 /* What was printed may still be on its way, or lost already. */
 PLAIT_MUST_USE plait_status plait_output_flush(void);
+/* Text with names in it that others have chosen: control characters but ends of lines and tabs are shown as \x1b, so
+ * that no terminal obeys them. */
+void plait_output_text(FILE *out, const char *text);
 
 PLAIT_END_DECLS
 #endif

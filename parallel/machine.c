@@ -252,6 +252,29 @@ plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machin
     return PLAIT_OK;
 }
 
+static int points_of(const plait_rate_table *t)
+{
+    int points = 1;
+    for (int a = 0; a < t->num_axes; a++)
+        points *= t->num[a];
+    return points;
+}
+
+double plait_machine_reached(const plait_machine *m, plait_dtype dtype, const plait_rate_table **best)
+{
+    double most = 0;
+    *best = NULL;
+    for (int i = 0; i < m->num_rates; i++) {
+        const plait_rate_table *t = &m->rates[i];
+        for (int k = 0; t->dtype == dtype && plait_rate_is_flops(t->op) && k < points_of(t); k++)
+            if (t->rate[k] > most) {
+                most = t->rate[k];
+                *best = t;
+            }
+    }
+    return most;
+}
+
 double plait_machine_peak(const plait_machine *m, const plait_machine_use *use, plait_dtype dtype)
 {
     if (m->peak[dtype] > 0)

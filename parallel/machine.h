@@ -92,6 +92,8 @@ PLAIT_MUST_USE plait_status plait_machine_op_seconds(const plait_machine *m, con
 PLAIT_MUST_USE plait_status plait_machine_comm_seconds(const plait_machine *m, const plait_machine_use *use,
                                                        plait_comm_kind kind, int size, bool spans, plait_dtype dtype,
                                                        double bytes, double *seconds);
+/* The largest rate in FLOP/s of that type, for whatever threads and ranks, and its table; 0: there is none. */
+double plait_machine_reached(const plait_machine *m, plait_dtype dtype, const plait_rate_table **best);
 /* FLOP/s of a rank at its best, for the share of them that a step uses: the data sheet's, else the largest rate of the
  * products that serve; 0: not known. */
 double plait_machine_peak(const plait_machine *m, const plait_machine_use *use, plait_dtype dtype);

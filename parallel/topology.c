@@ -57,7 +57,8 @@ plait_status plait_topology_init(plait_topology *topo, int world, int rank, int 
     /* The first product is checked by itself, so that the second cannot overflow. */
     int64_t model = (int64_t)tp * pp;
     if (model > world || model * dp != world)
-        PLAIT_FAIL(USAGE, "%d ranks, but tensor %d x pipeline %d x data %d is not %d", world, tp, pp, dp, world);
+        PLAIT_FAIL(USAGE, "%d rank%s, but tensor %d x pipeline %d x data %d is not %d", world, world == 1 ? "" : "s",
+                   tp, pp, dp, world);
     if (rank < 0 || rank >= world)
         PLAIT_FAIL(USAGE, "rank %d is not one of %d ranks", rank, world);
     if (kv_replicas < 1 || tp % kv_replicas != 0)

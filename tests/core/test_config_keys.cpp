@@ -305,14 +305,42 @@ struct Size {
 };
 TEST(ConfigKeys, SizesHaveUnits)
 {
-    const Size sizes[] = {{"32MiB", 32 << 20, "32MiB"},       {"4096", 4096, "4KiB"},         {"4 KiB", 4096, "4KiB"},
-                          {"1.5GiB", 1610612736, "1536MiB"},  {"512B", 512, "512"},           {"0x1000", 4096, "4KiB"},
-                          {"1TiB", INT64_C(1) << 40, "1TiB"}, {"1000001", 1000001, "1000001"}};
+    const Size sizes[] = {{"32MiB", 32 << 20, "32MiB"},
+                          {"4096", 4096, "4KiB"},
+                          {"4 KiB", 4096, "4KiB"},
+                          {"1.5GiB", 1610612736, "1536MiB"},
+                          {"512B", 512, "512"},
+                          {"0x1000", 4096, "4KiB"},
+                          {"1TiB", INT64_C(1) << 40, "1TiB"},
+                          {"1000001", 1000001, "1000001"},
+                          {"1PiB", INT64_C(1) << 50, "1024TiB"},
+                          {"0xAB", 171, "171"},
+                          {"4e3", 4000, "4000"},
+                          {"1e3KiB", 1024000, "1000KiB"}};
     for (const Size &s : sizes) {
         Loaded l("", {std::string("device.memory_limit=") + s.text});
         ASSERT_EQ(l.status, PLAIT_OK) << l.error;
         EXPECT_EQ(l.cfg.device.memory_limit, s.bytes) << s.text;
         EXPECT_EQ(l.value("device.memory_limit"), s.printed);
+    }
+}
+
+/* Sizes beyond all bounds are known as sizes, and what is possible is said. */
+TEST(ConfigKeys, SizesBeyondTheLargestNameIt)
+{
+    const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"5PiB", "5120TiB is above the largest value 4096TiB"},
+        {"8EiB", "8EiB is above the largest value 4096TiB"},
+        {"1e9 TiB", "1e9 TiB is above the largest value 4096TiB"},
+        {"-8EiB", "-8EiB is below the smallest value 1"},
+        {"8EB", "\"8EB\" has an unknown unit: B, KiB, MiB, GiB, TiB, PiB or EiB"},
+    };
+    for (const auto &r : rows) {
+        Loaded l("", {std::string("device.memory_limit=") + r.text});
+        EXPECT_EQ(l.status, PLAIT_USAGE) << r.text;
+        EXPECT_NE(l.error.find(r.says), std::string::npos) << l.error;
     }
 }
 

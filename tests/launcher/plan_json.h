@@ -44,7 +44,8 @@ PlannedFlows counted_flows(const Metrics &m, int64_t rank);
 class PlanTest : public PlaitTest
 {
   protected:
-    /* plait plan CONFIG OVERRIDES --json, which must end with 0, or 3 where it does not fit. ranks 0: what the configuration says. */
+    /* plait plan CONFIG OVERRIDES --json, which must end with 0, or 3 where it does not fit. ranks 0: what the
+     * configuration says. */
     Plan plan(const std::string &config, const Words &overrides, int ranks = 0);
     /* The outcome of the last one. */
     Outcome planned_;

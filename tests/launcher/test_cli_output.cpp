@@ -212,6 +212,35 @@ TEST_F(CliOutput, RelativePathsBelongToTheFileOrTheWorkingDirectory)
     EXPECT_TRUE(exists("elsewhere/mine.jsonl"));
 }
 
+/* One of something is no "ranks"; of several words that follow a 1, none ends with s. */
+TEST_F(CliOutput, OneOfSomethingIsSingular)
+{
+    const Words one = {"batch.micro_batch_size=1", "batch.global_batch_size=1"};
+    const std::regex plural("(^|[ (])1 (ranks|stages|chunks|samples|micro-batches|threads a node|variants)\\b");
+    for (const Words &args :
+         {Words{"config", kTiny}, Words{"plan", kTiny} + one, Words{"compare", kTiny, "--ranks", "1"} + one,
+          Words{"train", kTiny, "train.train_iters=1"} + one,
+          Words{"bench", "--machine", "m.yaml", "--quick", "--dtypes", "fp32"}}) {
+        const Outcome o = run(args);
+        std::smatch found;
+        EXPECT_EQ(o.code, 0) << text_of(args) << "\n" << o;
+        EXPECT_FALSE(std::regex_search(o.out, found, plural)) << text_of(args) << ": " << found.str();
+        EXPECT_TRUE(std::regex_search(o.out, std::regex("\\b1 (rank|stage|micro-batch|sample)\\b"))) << o;
+    }
+}
+
+/* A terminal must not obey what somebody has put into the name of a file. */
+TEST_F(CliOutput, ControlCharactersInMessagesAreShown)
+{
+    for (const Words &args : {Words{"plan", "a\x1b[31mb"}, Words{"config", "a\x1b[31mb"}, Words{"train", "a\x1b[31mb"},
+                              Words{"plan", kTiny, "--machine", "a\x1b[31mb"}}) {
+        const Outcome o = run(args);
+        EXPECT_EQ(o.code, 5) << o;
+        EXPECT_EQ(o.err.find('\x1b'), std::string::npos) << o;
+        EXPECT_NE(o.err.find("a\\x1b[31mb"), std::string::npos) << o;
+    }
+}
+
 TEST_F(CliOutput, ARunThatIsRefusedLeavesOlderFilesAlone)
 {
     write("w.safetensors", "old weights");

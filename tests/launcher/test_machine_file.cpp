@@ -197,6 +197,11 @@ TEST_F(MachineFile, NamesEveryMistake)
         {"version: 1\nname: null\nsource: y\n", "2:7: name: expected a text, found nothing"},
         {"version: 1\nname: " + std::string(128, 'x') + "\nsource: y\n",
          "2:7: name: expected at most 127 bytes, found 128"},
+        {"version: 1\nname: \"a\\e[31mb\"\nsource: y\n",
+         "2:7: name: expected a text, found the control character 0x1b"},
+        {"version: 1\nname: x\nsource: \"a\\nb\"\n", "3:9: source: expected a text, found the control character 0x0a"},
+        {"version: 1\nname: \"a\\u0085b\"\nsource: y\n",
+         "2:7: name: expected a text, found the control character 0xc2"},
         {kHead + "overlap: yes\n", "4:10: overlap: expected true or false, found 'yes'"},
         {kHead + "ranks_per_node: -8\n",
          "4:17: ranks_per_node: expected a whole number from 0 to 2147483647, found '-8'"},
@@ -205,6 +210,12 @@ TEST_F(MachineFile, NamesEveryMistake)
         {kHead + "launch_microseconds: -1\n", "4:22: launch_microseconds: expected a number from 0, found '-1'"},
         {kHead + "launch_microseconds: nan\n", "4:22: launch_microseconds: expected a number from 0, found 'nan'"},
         {kHead + "launch_microseconds: 1e999\n", "4:22: launch_microseconds: expected a number from 0, found '1e999'"},
+        {kHead + "step_microseconds: 2e15\n", "4:20: step_microseconds: 2e15 is not possible: expected at most 1e15"},
+        {memory + "bytes: [1], gbytes: [1e300]}\n", "5:52: gbytes: 1e300 is not possible: expected 1e-9 to 1e9"},
+        {memory + "bytes: [1], gbytes: [1e-300]}\n", "5:52: gbytes: 1e-300 is not possible: expected 1e-9 to 1e9"},
+        {memory + "bytes: [1], gbytes: [1e200]}\n", "5:52: gbytes: 1e200 is not possible: expected 1e-9 to 1e9"},
+        {kHead + "peak_gflops: {bf16: 299, fp32: 1}\n" + kGemm,
+         "4:14: peak_gflops: bf16 299 is not the peak: a rate of gemm is 300"},
         {kHead + "peak_gflops: {fp8: 1}\n",
          "4:15: peak_gflops: expected a type such as fp32, bf16, fp16, fp64, found 'fp8'"},
         {kHead + "peak_gflops: {fp32: 0}\n", "4:21: peak_gflops: expected a number above 0, found '0'"},
@@ -347,4 +358,18 @@ TEST_F(MachineFile, AddingWaitsForTheOthers)
     plait_machine_deinit(&measured);
     ASSERT_EQ(plait_machine_read(file.c_str(), &m), PLAIT_OK) << plait_error_text();
     EXPECT_EQ(m.num_rates, 3);
+}
+
+/* What is measured above a stated peak raises it, so that the file can be read again. */
+TEST_F(MachineFile, APeakThatIsPassedIsRaised)
+{
+    plait_machine all;
+    const std::string file = write("peak.yaml", kHead + "peak_gflops: {bf16: 299, fp16: 8}\n");
+    ASSERT_EQ(read(kHead + kGemm + kMemory), PLAIT_OK) << plait_error_text();
+    ASSERT_EQ(plait_machine_add(&m, file.c_str(), &all), PLAIT_OK) << plait_error_text();
+    plait_machine_deinit(&all);
+    plait_machine_deinit(&m);
+    ASSERT_EQ(plait_machine_read(file.c_str(), &m), PLAIT_OK) << plait_error_text();
+    EXPECT_DOUBLE_EQ(m.peak[PLAIT_BF16], 300e9);
+    EXPECT_DOUBLE_EQ(m.peak[PLAIT_FP16], 8e9);
 }

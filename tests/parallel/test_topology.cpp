@@ -137,7 +137,7 @@ TEST_P(Rejected, SaysWhy)
 const Bad kBad[] = {
     {"too_few", 3, 0, 2, 2, 1, 1, "tp-dp-pp", "3 ranks, but tensor 2 x pipeline 2 x data 1"},
     {"too_many", 8, 0, 2, 2, 1, 1, "tp-dp-pp", "8 ranks, but tensor 2 x pipeline 2 x data 1"},
-    {"wraps", 1, 0, 1 << 16, 1 << 16, 1, 1, "tp-dp-pp", "1 ranks, but"},
+    {"wraps", 1, 0, 1 << 16, 1 << 16, 1, 1, "tp-dp-pp", "1 rank, but"},
     {"wraps_64", 0, 0, 1 << 30, 1 << 30, 16, 1, "tp-dp-pp", "0 ranks, but"},
     {"no_tensor", 1, 0, 0, 1, 1, 1, "tp-dp-pp", "tensor 0"},
     {"negative", 1, 0, -1, -1, 1, 1, "tp-dp-pp", "tensor -1"},
