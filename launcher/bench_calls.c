@@ -1,7 +1,9 @@
 #include "launcher/bench_calls.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
+
+#include "kernels/backend.h"
 
 /* Flat operations take `FLAT` elements a row, so that few bytes are possible too. */
 enum { FLAT = 64, HEAD = 64, TOKENS = 1 << 20 };
@@ -304,8 +306,7 @@ CALL(fixed_squares)
 CALL(hash)
 {
     const size_t row = (size_t)s->n * plait_dtype_size(c->ex.k->dtype);
-    uint64_t *hash = take(&c->written, sizeof *hash);
-    return ex->k->hash(ex, hash, in_t(c, s->m * s->n), s->m, row, row);
+    return ex->k->hash(ex, &c->hash, in_t(c, s->m * s->n), s->m, row, row);
 }
 
 CALL(cast)
@@ -352,9 +353,16 @@ plait_status plait_bench_calls_init(plait_bench_calls *c, const plait_exec *ex, 
     c->written = (plait_bench_ring){p, ring, 0};
     PLAIT_TRY(plait_arena_take(arena, TOKENS * sizeof(int32_t), &p));
     c->tokens = p;
+    int32_t *words = malloc(TOKENS * sizeof *words);
+    if (!words)
+        PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d words", TOKENS);
     for (int64_t i = 0; i < TOKENS; i++)
-        c->tokens[i] = (int32_t)(i * 4099 % PLAIT_BENCH_LEAST_VOCABULARY);
-    return PLAIT_OK;
+        words[i] = (int32_t)(i * 4099 % PLAIT_BENCH_LEAST_VOCABULARY);
+    plait_status st = plait_upload(ex, c->tokens, words, TOKENS * sizeof *words);
+    if (st == PLAIT_OK)
+        st = plait_finish(ex);
+    free(words);
+    return st;
 }
 
 /* Numbers between 1/4 and 3/4: as one of them, or as two of 16 bits that are read as a float, never a denormal, which
@@ -362,20 +370,21 @@ plait_status plait_bench_calls_init(plait_bench_calls *c, const plait_exec *ex, 
 plait_status plait_bench_calls_set_table(plait_bench_calls *c, const plait_kernels *k)
 {
     enum { PART = 1 << 14 };
-    static float part[PART];
+    static float numbers[PART], part[PART];
     c->ex.k = k;
     for (int i = 0; i < PART; i++)
-        part[i] = 0.25f + 0.5f * (float)(i * 7919 % 1009) / 1009;
+        numbers[i] = 0.25f + 0.5f * (float)(i * 7919 % 1009) / 1009;
+    PLAIT_TRY(plait_host_cast(part, k->dtype, numbers, PLAIT_FP32, PART));
     const int64_t all = (int64_t)(c->read.bytes / plait_dtype_size(k->dtype));
     for (int64_t at = 0; at < all; at += PART)
-        PLAIT_TRY(k->cast(&c->ex, plait_at(c->read.base, k->dtype, at), k->dtype, part, PLAIT_FP32,
-                          all - at < PART ? all - at : PART));
-    return PLAIT_OK;
+        PLAIT_TRY(plait_upload(&c->ex, plait_at(c->read.base, k->dtype, at), part,
+                               (size_t)(all - at < PART ? all - at : PART) * plait_dtype_size(k->dtype)));
+    return plait_finish(&c->ex);
 }
 
-void plait_bench_calls_clear(plait_bench_calls *c)
+plait_status plait_bench_calls_clear(plait_bench_calls *c)
 {
-    memset(c->written.base, 0, c->written.bytes);
+    return c->ex.k->zero(&c->ex, c->written.base, c->written.bytes);
 }
 
 static void keep_record(void *self, const plait_op_record *r)
@@ -399,6 +408,21 @@ plait_status plait_bench_calls_prepare(plait_bench_calls *c, const plait_bench_c
     if (work->op != call->op)
         PLAIT_FAIL(INTERNAL, "a call of %s says %s", plait_op_name(call->op), plait_op_name(work->op));
     return PLAIT_OK;
+}
+
+plait_status plait_bench_calls_of_bytes(plait_bench_calls *c, plait_op op, plait_dtype dtype, int64_t columns,
+                                        int64_t vocabulary, double bytes, plait_op_record *work)
+{
+    enum { SOME = 257, MOST = 1 << 20 };
+    plait_op_record one, some;
+    plait_bench_call call = {.op = op, .m = 1, .n = columns, .k = vocabulary, .dtype = dtype};
+    PLAIT_TRY(plait_bench_calls_prepare(c, &call, &one));
+    call.m = SOME;
+    PLAIT_TRY(plait_bench_calls_prepare(c, &call, &some));
+    const double of_row = (plait_bench_bytes(&some) - plait_bench_bytes(&one)) / (SOME - 1);
+    const double fit = 1 + (bytes - plait_bench_bytes(&one)) / of_row;
+    call.m = fit < 1 ? 1 : fit > MOST ? MOST : (int64_t)fit;
+    return plait_bench_calls_prepare(c, &call, work);
 }
 
 plait_status plait_bench_calls_run(void *calls)

@@ -33,6 +33,7 @@ typedef struct plait_bench_calls {
     plait_exec ex;
     plait_bench_ring read, written;
     int32_t *tokens;
+    uint64_t hash;         /* which the host gets */
     plait_bench_call call; /* the one that plait_bench_calls_run makes */
 } plait_bench_calls;
 
@@ -41,13 +42,22 @@ enum { PLAIT_BENCH_LEAST_VOCABULARY = 256 };
 /* Bytes of each ring: enough for the largest call. */
 enum { PLAIT_BENCH_RING = 128 << 20, PLAIT_BENCH_QUICK_RING = 32 << 20 };
 
-/* Memory and numbers for a table; ex has scratch and threads. */
+/* Memory and numbers for a table; ex has scratch, threads and backend, and the arena is of that. */
 PLAIT_MUST_USE plait_status plait_bench_calls_init(plait_bench_calls *c, const plait_exec *ex, plait_arena *arena,
                                                    size_t ring);
 /* Numbers for another table. */
 PLAIT_MUST_USE plait_status plait_bench_calls_set_table(plait_bench_calls *c, const plait_kernels *k);
-/* What is written begins as zeros, which every type and operation can read. */
-void plait_bench_calls_clear(plait_bench_calls *c);
+/* What is written begins as zeros, which every type and operation can read. After a table is set. */
+PLAIT_MUST_USE plait_status plait_bench_calls_clear(plait_bench_calls *c);
+/* A call of what memory bounds, on rows of `columns` out of a vocabulary: with as many of them as give about so many
+ * bytes, at least one. Prepared. */
+PLAIT_MUST_USE plait_status plait_bench_calls_of_bytes(plait_bench_calls *c, plait_op op, plait_dtype dtype,
+                                                       int64_t columns, int64_t vocabulary, double bytes,
+                                                       plait_op_record *work);
+static inline double plait_bench_bytes(const plait_op_record *work)
+{
+    return work->bytes_read + work->bytes_written;
+}
 /* Makes `call` the one that is run, and tells its work. */
 PLAIT_MUST_USE plait_status plait_bench_calls_prepare(plait_bench_calls *c, const plait_bench_call *call,
                                                       plait_op_record *work);

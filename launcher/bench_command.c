@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "launcher/bench_kernels.h"
 #include "launcher/bench_links.h"
 #include "launcher/bench_ops.h"
 #include "launcher/commands.h"
@@ -17,35 +18,13 @@
 
 typedef struct options {
     const char *path;
-    plait_dtype dtypes[3];
-    int num_dtypes;
+    plait_bench_dtypes dtypes;
     bool quick;
 } options;
 
-/* "fp32,bf16" */
-static plait_status parse_dtypes(const char *list, options *o)
-{
-    o->num_dtypes = 0;
-    for (const char *at = list;; at++) {
-        char name[8];
-        const size_t length = strcspn(at, ",");
-        snprintf(name, sizeof name, "%.*s", (int)length, at);
-        const plait_dtype dtype = length < sizeof name ? plait_dtype_find(name) : PLAIT_DTYPES;
-        if (dtype != PLAIT_FP32 && dtype != PLAIT_BF16 && dtype != PLAIT_FP16)
-            PLAIT_FAIL(USAGE, "--dtypes takes fp32, bf16 and fp16, separated by commas, not '%s'", list);
-        for (int i = 0; i < o->num_dtypes; i++)
-            if (o->dtypes[i] == dtype)
-                PLAIT_FAIL(USAGE, "--dtypes %s names %s twice", list, name);
-        o->dtypes[o->num_dtypes++] = dtype;
-        at += length;
-        if (!*at)
-            return PLAIT_OK;
-    }
-}
-
 static plait_status parse(int argc, char **argv, options *o)
 {
-    *o = (options){.dtypes = {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16}, .num_dtypes = 3};
+    *o = (options){.dtypes = plait_bench_dtypes_all};
     for (int i = 1; i < argc; i++) {
         const bool valued = strcmp(argv[i], "--machine") == 0 || strcmp(argv[i], "--dtypes") == 0;
         if (valued && i + 1 == argc)
@@ -57,7 +36,7 @@ static plait_status parse(int argc, char **argv, options *o)
         else if (strcmp(argv[i], "--machine") == 0)
             o->path = argv[++i];
         else
-            PLAIT_TRY(parse_dtypes(argv[++i], o));
+            PLAIT_TRY(plait_bench_dtypes_parse(argv[++i], &o->dtypes));
     }
     if (!o->path)
         PLAIT_FAIL(USAGE, "plait bench: --machine is missing\n%s", plait_usage_bench);
@@ -69,8 +48,8 @@ static plait_status same_arguments(plait_world *world, const options *o)
 {
     char text[8192];
     int n = snprintf(text, sizeof text, "machine %.4000s\nquick %d\ndtypes", o->path, o->quick);
-    for (int i = 0; i < o->num_dtypes; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, " %s", plait_dtype_name(o->dtypes[i]));
+    for (int i = 0; i < o->dtypes.num; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s", plait_dtype_name(o->dtypes.all[i]));
     return plait_run_compare(world, "arguments", text);
 }
 
@@ -140,8 +119,8 @@ static plait_status same_nodes(plait_bench *b)
 static plait_status measure(plait_bench *b, const options *o)
 {
     PLAIT_TRY(same_nodes(b));
-    PLAIT_TRY(plait_bench_ops(b, o->dtypes, o->num_dtypes));
-    return plait_bench_links(b, o->dtypes, o->num_dtypes);
+    PLAIT_TRY(plait_bench_ops(b, o->dtypes.all, o->dtypes.num));
+    return plait_bench_links(b, o->dtypes.all, o->dtypes.num);
 }
 
 static plait_status bench(plait_world *world, const options *o)
@@ -177,6 +156,8 @@ plait_status plait_command_bench(plait_world *world, int argc, char **argv)
 {
     options o;
     char left[600]; /* by a signal */
+    if (argc > 1 && strcmp(argv[1], "kernels") == 0)
+        return plait_bench_kernels(world, argc - 1, argv + 1);
     PLAIT_TRY(plait_comm_agree(world->comm, parse(argc, argv, &o)));
     PLAIT_TRY(same_arguments(world, &o));
     snprintf(left, sizeof left, ", nothing was written to %.500s", o.path);

@@ -41,15 +41,20 @@ typedef struct bench {
     plait_dtype dtype;
 } bench;
 
-/* Seconds of the call, without what every call costs, as a rate. */
-static plait_status rate_of(bench *x, const plait_bench_call *call, plait_op_record *work, double *rate)
+/* Seconds of the prepared call, without what every call costs, as a rate. */
+static plait_status rate_of_prepared(bench *x, const plait_op_record *work, double *rate)
 {
     double seconds = 0;
-    PLAIT_TRY(plait_bench_calls_prepare(&x->calls, call, work));
     PLAIT_TRY(plait_bench_time(x->b, plait_bench_calls_run, &x->calls, &seconds));
-    const double amount = plait_rate_is_flops(call->op) ? work->flops : work->bytes_read + work->bytes_written;
+    const double amount = plait_rate_is_flops(work->op) ? work->flops : plait_bench_bytes(work);
     *rate = amount / fmax(seconds - x->b->machine.launch_seconds, seconds / 2);
     return PLAIT_OK;
+}
+
+static plait_status rate_of(bench *x, const plait_bench_call *call, plait_op_record *work, double *rate)
+{
+    PLAIT_TRY(plait_bench_calls_prepare(&x->calls, call, work));
+    return rate_of_prepared(x, work, rate);
 }
 
 static plait_rate_table table_of(bench *x, plait_op op, double *rate)
@@ -186,8 +191,9 @@ static plait_status bench_gemm(bench *x, bool trans_a, bool trans_b)
     t.trans_b = trans_b;
     for (int a = 0; a < 3; a++)
         set_axis(&t, a == (trans_a ? 2 : 0) ? tokens : width);
-    plait_bench_calls_clear(&x->calls);
-    plait_status st = measure_products(x, &t);
+    plait_status st = plait_bench_calls_clear(&x->calls);
+    if (st == PLAIT_OK)
+        st = measure_products(x, &t);
     if (st == PLAIT_OK)
         st = keep(x, &t, started);
     free(rate);
@@ -203,7 +209,7 @@ static plait_status bench_attention(bench *x, plait_op op)
     set_axis(&t, x->b->quick ? &seq_quick : &seq_full);
     set_axis(&t, x->b->quick ? &head_quick : &head_full);
     const int of_heads = t.num[1] * t.num[2];
-    plait_bench_calls_clear(&x->calls);
+    PLAIT_TRY(plait_bench_calls_clear(&x->calls));
     for (int i = 0; i < points_of(&t); i++) {
         plait_op_record work;
         const plait_bench_call call = call_at(&t, i);
@@ -218,45 +224,22 @@ static plait_status bench_attention(bench *x, plait_op op)
 
 /* ---- what memory bounds ---- */
 
-static double bytes_of(const plait_op_record *r)
-{
-    return r->bytes_read + r->bytes_written;
-}
-
-/* A call with as many rows as give about so many bytes. */
-static plait_status call_for(bench *x, plait_op op, plait_dtype dtype, double bytes, plait_bench_call *out)
-{
-    enum { SOME = 257, MOST = 1 << 20 };
-    plait_op_record one, some;
-    const struct shape *s = bytes > largest_narrow ? &wide : &narrow;
-    plait_bench_call call = {.op = op, .m = 1, .n = s->columns, .k = s->vocabulary, .dtype = dtype};
-    PLAIT_TRY(plait_bench_calls_prepare(&x->calls, &call, &one));
-    call.m = SOME;
-    PLAIT_TRY(plait_bench_calls_prepare(&x->calls, &call, &some));
-    const double of_row = (bytes_of(&some) - bytes_of(&one)) / (SOME - 1);
-    const double fit = 1 + (bytes - bytes_of(&one)) / of_row;
-    call.m = fit < 1 ? 1 : fit > MOST ? MOST : (int64_t)fit;
-    *out = call;
-    return PLAIT_OK;
-}
-
 static plait_status bench_memory(bench *x, plait_op op, plait_dtype dtype)
 {
     const double started = plait_seconds();
     const points *want = x->b->quick ? &bytes_quick : &bytes_full;
     points bytes = {0};
     double rate[MOST_POINTS];
-    plait_bench_calls_clear(&x->calls);
+    PLAIT_TRY(plait_bench_calls_clear(&x->calls));
     for (int i = 0; i < want->num; i++) {
         plait_op_record work;
-        plait_bench_call call;
-        PLAIT_TRY(call_for(x, op, dtype, want->at[i], &call));
-        PLAIT_TRY(plait_bench_calls_prepare(&x->calls, &call, &work));
+        const struct shape *s = want->at[i] > largest_narrow ? &wide : &narrow;
+        PLAIT_TRY(plait_bench_calls_of_bytes(&x->calls, op, dtype, s->columns, s->vocabulary, want->at[i], &work));
         /* As much as the point before, since a row, or a million of them, is the limit. */
-        if (bytes.num > 0 && bytes_of(&work) <= bytes.at[bytes.num - 1])
+        if (bytes.num > 0 && plait_bench_bytes(&work) <= bytes.at[bytes.num - 1])
             continue;
-        PLAIT_TRY(rate_of(x, &call, &work, &rate[bytes.num]));
-        bytes.at[bytes.num++] = bytes_of(&work);
+        PLAIT_TRY(rate_of_prepared(x, &work, &rate[bytes.num]));
+        bytes.at[bytes.num++] = plait_bench_bytes(&work);
     }
     plait_rate_table t = table_of(x, op, rate);
     t.dtype = dtype;

@@ -10,6 +10,7 @@
 #define PLAN     "plan CONFIG [key=value ...] [--ranks N] [--device-memory SIZE] [--machine FILE] [--json] [--html FILE]"
 #define COMPARE  "compare CONFIG [key=value ...] [--ranks N] [--machine FILE] [--measure] [--json FILE] [--html FILE]"
 #define BENCH    "bench --machine FILE [--dtypes fp32,bf16,fp16] [--quick]"
+#define KERNELS  "bench kernels [--backend auto|cpu|cuda] [--dtypes fp32,bf16,fp16] [--json FILE] [--quick]"
 #define GENERATE "generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] [key=value ...]"
 #define KEYS     "  key=value        overrides a key of CONFIG, such as train.train_iters=10; the last one wins\n"
 #define HELP     "  -h, --help       prints this\n"
@@ -28,6 +29,7 @@ const char plait_usage[] =
     "  " GENERATE "\n"
     "                                      continues a text\n"
     "  " BENCH "\n"
+    "  " KERNELS "\n"
     "                                      measures this machine, for plans of runs\n"
     "  version                             prints versions and what this build can do\n"
     "  help [COMMAND]                      prints this, or the options of a command\n";
@@ -92,9 +94,16 @@ const char plait_usage_generate[] =
 
 const char plait_usage_bench[] =
     "usage: plait " BENCH "\n"
+    "       plait " KERNELS "\n"
     "Measures how fast this machine computes, with all of its cores in one rank; under mpiexec with its ranks at the\n"
-    "same time, and how fast these talk to each other. Some minutes a type.\n"
+    "same time, and how fast these talk to each other. Some minutes a type. With `kernels` each operation once, at "
+    "the\n"
+    "sizes of a real model, on the host or on the first GPU, as a table; the rates of what memory bounds also as a "
+    "part\n"
+    "of that of a copy.\n"
     "  --machine FILE   where to: what it has from runs with other ranks or types stays\n"
+    "  --backend WHERE  auto: a GPU if there is one\n"
+    "  --json FILE      the table for programs\n"
     "  --dtypes LIST    types to compute in; default fp32,bf16,fp16\n"
     "  --quick          few points and little time: to try it, not to plan with\n" HELP;
 

@@ -215,3 +215,54 @@ TEST_F(CliBench, RanksWithOtherArgumentsAreRefused)
         << o;
     EXPECT_FALSE(exists("m.yaml"));
 }
+
+namespace
+{
+
+/* Rows of the file of plait bench kernels: an operation's, or all. */
+int count_rows(const std::string &json, const std::string &op = "[a-z_]+")
+{
+    const std::regex row(
+        "\\{\"op\":\"" + op +
+        "\",\"dtype\":\"(fp32|bf16|fp16)\",.*\"flops\":\\d+,\"bytes\":[1-9]\\d*,\"seconds\":0*\\.?0*[1-9].*\\}");
+    return (int)std::distance(std::sregex_iterator(json.begin(), json.end(), row), std::sregex_iterator());
+}
+
+} // namespace
+
+TEST_F(CliBench, EachOperationOfTheKernelsIsMeasured)
+{
+    const Outcome o =
+        run({"bench", "kernels", "--quick", "--backend", "cpu", "--dtypes", "bf16,fp32", "--json", "k.json"}, 0, 120);
+    ASSERT_EQ(o.code, 0) << o;
+    const std::string json = read("k.json");
+    for (int op = 0; op < PLAIT_OPS; op++) {
+        const char *name = plait_op_name(static_cast<plait_op>(op));
+        const bool attention = std::string(name).rfind("attention", 0) == 0;
+        EXPECT_EQ(count_rows(json, name), 2 * (op == PLAIT_OP_gemm ? 6 : attention ? 2 : 1)) << name << "\n" << json;
+        EXPECT_NE(o.out.find(std::string(" ") + name + " "), std::string::npos) << o;
+    }
+    EXPECT_NE(json.find("\"backend\":\"cpu\""), std::string::npos) << json;
+}
+
+TEST_F(CliBench, KernelsAreOfOneRankAndOfWhatIsThere)
+{
+    const struct {
+        Words arguments;
+        int ranks;
+        const char *says;
+    } rows[] = {
+        {{"--quick"}, 2, "plait bench kernels is of one rank"},
+        {{"--backend", "tpu"}, 0, "--backend takes auto, cpu or cuda, not 'tpu'"},
+        {{"--dtypes", "fp32,fp32"}, 0, "names fp32 twice"},
+        {{"--machine", "m.yaml"}, 0, "unknown option --machine"},
+        {{"quickly"}, 0, "unknown argument quickly"},
+    };
+    for (const auto &r : rows) {
+        const Outcome o = run(Words{"bench", "kernels"} + r.arguments, r.ranks);
+        EXPECT_EQ(o.code, 2) << o;
+        EXPECT_NE(o.err.find(r.says), std::string::npos) << r.says << "\n" << o;
+    }
+    const Outcome o = run({"bench", "kernels", "--quick", "--json", "/dev/full/x"});
+    EXPECT_EQ(o.code, 5) << o;
+}

@@ -95,6 +95,16 @@ TEST_F(CliCuda, AStalledRankEndsTheRun)
     }
 }
 
+TEST_F(CliCuda, KernelsAreMeasured)
+{
+    const Outcome o =
+        run({"bench", "kernels", "--quick", "--backend", "cuda", "--dtypes", "bf16", "--json", "k.json"}, 0, 120);
+    ASSERT_EQ(o.code, 0) << o;
+    const std::string json = read("k.json");
+    for (const char *has : {"\"backend\":\"cuda\"", "\"op\":\"gemm\"", "\"op\":\"attention_bwd\"", "\"op\":\"adamw\""})
+        EXPECT_NE(json.find(has), std::string::npos) << has << "\n" << json;
+}
+
 TEST_F(CliCuda, FewerGpusThanRanks)
 {
     const Outcome refused = training(kNccl).set("FAKECUDA_DEVICES", "1").run();
