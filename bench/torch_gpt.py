@@ -1,4 +1,5 @@
-"""The model of configs/bench-b6.yaml in PyTorch eager: the other side of bench/compare_torch.sh.
+"""A GPT-2 in PyTorch, unless said the model of configs/bench-b6.yaml: the other side of bench/compare_torch.sh and
+tests/device.sh.
 
 GPT-2: learned positions, pre-LayerNorm blocks with biases, tanh GELU, tied head, fused AdamW, gradient clipping at 1.
 Tokens are drawn once a step from a fixed generator; the time of a step is from the batch to the updated weights.
@@ -61,13 +62,20 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--vocab", type=int, default=8192)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--width", type=int, default=384)
+    parser.add_argument("--heads", type=int, default=6)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--metrics", required=True)
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    vocab, layers, width, heads, length = 8192, 6, 384, 6, 256
-    model = Gpt(vocab, layers, width, heads, length)
+    model = Gpt(args.vocab, args.layers, args.width, args.heads, args.length).to(args.device)
+    forward = torch.compile(model) if args.compile else model
     decayed = [p for p in model.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if p.dim() != 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
@@ -75,21 +83,25 @@ def main():
 
     with open(args.metrics, "w") as out:
         for step in range(1, args.steps + 1):
-            batch = torch.randint(0, 256, (args.batch, length + 1))
+            batch = torch.randint(0, 256, (args.batch, args.length + 1)).to(args.device)
+            if args.device == "cuda":
+                torch.cuda.synchronize()
             start = time.perf_counter()
-            with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bf16"):
-                logits = model(batch[:, :-1])
+            with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
+                logits = forward(batch[:, :-1])
                 loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
             loss.backward()
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+            if args.device == "cuda":
+                torch.cuda.synchronize()
             seconds = time.perf_counter() - start
             line = {
                 "step": step,
                 "loss": loss.item(),
                 "grad_norm": norm.item(),
-                "tokens_per_second": args.batch * length / seconds,
+                "tokens_per_second": args.batch * args.length / seconds,
                 "step_seconds": seconds,
             }
             print(json.dumps(line), file=out)

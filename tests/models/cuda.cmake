@@ -1,4 +1,4 @@
-# Trainings on GPUs, which the emulation stands for (docs/fakecuda.md): whatever its streams do first.
+# Trainings on GPUs, or on the emulation that stands for them (docs/fakecuda.md): whatever its streams do first.
 set(schedule_eager FAKECUDA_SCHEDULE=eager)
 set(schedule_lazy FAKECUDA_SCHEDULE=lazy)
 foreach(seed RANGE 1 5)
@@ -9,7 +9,9 @@ foreach(schedule eager lazy seed1)
   plait_add_test(test_cuda_training FILES test_cuda_training.cpp ../parallel/mpi_main.cpp NP 2 PART ${schedule}
     LINK training_runs TIMEOUT 120 ENVIRONMENT ${schedule_${schedule}})
 endforeach()
-target_include_directories(test_cuda_training PRIVATE ${CMAKE_SOURCE_DIR}/tests/fakecuda)
+if(PLAIT_FAKECUDA)
+  target_include_directories(test_cuda_training PRIVATE ${CMAKE_SOURCE_DIR}/tests/fakecuda)
+endif()
 
 # Whether the host touches device memory is seen above; closing it for each of some million operations takes long.
 function(plait_add_cuda_rows part schedule filter)
