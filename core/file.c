@@ -171,7 +171,10 @@ static int open_unnamed(const char *directory)
 
 plait_status plait_file_temporary_create(const char *path, plait_file_temporary *out)
 {
-    *out = (plait_file_temporary){.path = strdup(path), .fd = -1};
+    struct stat info;
+    const bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    *out = (plait_file_temporary){.path = is_link ? created_by(path) : strdup(path), .fd = -1};
+    path = out->path ? out->path : path;
     char *directory = directory_of(path);
     plait_status st = PLAIT_OK;
     if (!out->path || !directory)
@@ -220,6 +223,9 @@ done:
 plait_status plait_file_temporary_publish(plait_file_temporary *t)
 {
     plait_status st = PLAIT_OK;
+    struct stat before;
+    if (stat(t->path, &before) == 0)
+        (void)fchmod(t->fd, before.st_mode & 0777); /* who may read it stays */
     if (fsync(t->fd) != 0)
         PLAIT_FAIL_TO(done, st, IO, "fsync of what becomes %s: %s", t->path, strerror(errno));
     if (!t->name) /* no call links over an older file: it needs a name for a moment */
@@ -264,11 +270,22 @@ plait_status plait_file_write_text(const char *path, void (*print)(const void *s
     return plait_file_temporary_publish(&t);
 }
 
+static bool is_open_as(int fd, const struct stat *file)
+{
+    struct stat open;
+    return fstat(fd, &open) == 0 && open.st_dev == file->st_dev && open.st_ino == file->st_ino;
+}
+
 plait_status plait_file_check_writable(const char *path)
 {
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && *name_of(path) != '\0')
+    const bool is_there = stat(path, &info) == 0 && *name_of(path) != '\0';
+    if (is_there && !S_ISREG(info.st_mode))
         PLAIT_FAIL(IO, "write %s: exists and is not a regular file", path);
+    if (is_there && access(path, W_OK) != 0) /* it would be replaced all the same */
+        PLAIT_FAIL(IO, "write %s: %s", path, strerror(errno));
+    if (is_there && (is_open_as(STDOUT_FILENO, &info) || is_open_as(STDERR_FILENO, &info)))
+        PLAIT_FAIL(IO, "write %s: what the program says goes there", path);
     if (strlen(name_of(path)) > 255) /* of which the temporary's name would be a part */
         PLAIT_FAIL(IO, "write %s: %s", path, strerror(ENAMETOOLONG));
     plait_file_temporary t;

@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "launcher/machine_file.h"
 #include "launcher/bench.h"
+#include "launcher/machine_file.h"
 
 const plait_bench_dtypes plait_bench_dtypes_all = {{PLAIT_FP32, PLAIT_BF16, PLAIT_FP16}, 3};
 

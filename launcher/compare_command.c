@@ -25,10 +25,24 @@ typedef struct options {
     plait_measure_options run;
 } options;
 
+enum { NOT_SAID = -1 };
+
+/* How runs are made; without runs nobody should say. */
+static plait_status settle_run(options *o)
+{
+    if (!o->measure && (o->steps != NOT_SAID || o->run.limit > 0 || o->run.mpiexec))
+        PLAIT_FAIL(USAGE, "--steps, --limit and --mpiexec are of runs: they come with --measure");
+    o->run.steps = o->steps == NOT_SAID ? 7 : (int)o->steps;
+    if (o->run.limit < 0)
+        o->run.limit = 600;
+    if (!o->run.mpiexec)
+        o->run.mpiexec = "mpiexec";
+    return PLAIT_OK;
+}
+
 static plait_status parse(int argc, char **argv, options *o)
 {
-    *o = (options){
-        .words = calloc((size_t)argc, sizeof *o->words), .steps = 7, .run = {.mpiexec = "mpiexec", .limit = 600}};
+    *o = (options){.words = calloc((size_t)argc, sizeof *o->words), .steps = NOT_SAID, .run = {.limit = NOT_SAID}};
     const plait_option table[] = {
         {"--ranks", PLAIT_OPTION_WHOLE, &o->ranks, 1, 1 << 16},
         {"--machine", PLAIT_OPTION_TEXT, &o->machine, 0, 0},
@@ -45,8 +59,7 @@ static plait_status parse(int argc, char **argv, options *o)
                                   &o->num_words));
     if (o->num_words == 0)
         PLAIT_FAIL(USAGE, "%s", plait_usage_compare);
-    o->run.steps = (int)o->steps;
-    return PLAIT_OK;
+    return settle_run(o);
 }
 
 static plait_status measure(plait_variants *v, const plait_plan_request *request, const options *o)
@@ -63,13 +76,15 @@ static plait_status measure(plait_variants *v, const plait_plan_request *request
     return PLAIT_OK;
 }
 
-/* The text that runs of the variants read; NULL: none is possible. */
-static const char *text_of(const plait_variants *v)
+/* Files of the runs; the same for all variants. None when no variant is possible. */
+static int files_of(const plait_variants *v, plait_named_file files[PLAIT_CONFIG_FILES])
 {
     for (int i = 0; i < v->num; i++)
-        if (v->all[i].legal)
-            return v->all[i].plan.cfg.data.path;
-    return NULL;
+        if (v->all[i].legal) {
+            plait_outputs_of_config(&v->all[i].plan.cfg, files);
+            return PLAIT_CONFIG_FILES;
+        }
+    return 0;
 }
 
 /* A comparison whose runs all failed has compared nothing. */
@@ -129,7 +144,7 @@ static plait_status compare(const options *o)
     char title[1024]; /* of the page: the configuration and what changes it */
     plait_options_join(o->words, o->num_words, title, sizeof title);
     const plait_named_file written[] = {{"--json", o->json}, {"--html", o->html}};
-    plait_named_file read[] = {{"the configuration", o->words[0]}, {"--machine", o->machine}, {"the text", NULL}};
+    plait_named_file read[2 + PLAIT_CONFIG_FILES] = {{"the configuration", o->words[0]}, {"--machine", o->machine}};
     PLAIT_TRY(plait_outputs_check(written, 2, read, 2));
     if (o->machine)
         PLAIT_TRY(plait_machine_read(o->machine, &machine));
@@ -139,8 +154,7 @@ static plait_status compare(const options *o)
                                         .ranks = (int)o->ranks,
                                         .machine = o->machine ? &machine : NULL};
     PLAIT_TRY_TO(done, st, plait_variants_init(&v, &request, isatty(STDERR_FILENO) ? stderr : NULL));
-    read[2].path = text_of(&v);
-    PLAIT_TRY_TO(done, st, plait_outputs_check(written, 2, read, 3));
+    PLAIT_TRY_TO(done, st, plait_outputs_check(written, 2, read, 2 + files_of(&v, read + 2)));
     if (o->measure)
         PLAIT_TRY_TO(done, st, measure(&v, &request, o));
     plait_compare_print(&v, stdout);

@@ -35,7 +35,7 @@ static void say_machine(const plait_variants *v, FILE *out)
 /* ---- memory ---- */
 
 /* With a limit: how many keep to it, of which alone the fastest is looked for. */
-static void say_limit(const plait_variants *v, FILE *out)
+static void say_limit(const plait_variants *v, bool timed, FILE *out)
 {
     int legal = 0, fit = 0;
     int64_t limit = 0;
@@ -49,7 +49,7 @@ static void say_limit(const plait_variants *v, FILE *out)
     }
     if (limit > 0)
         fprintf(out, "%d of %d fit in device.memory_limit %s%s.\n", fit, legal, plait_grouped(limit),
-                fit > 0 ? "" : ": the fastest would need more memory than there is");
+                fit > 0 || !timed ? "" : ": the fastest would need more memory than there is");
 }
 
 /* The category by which `more` exceeds `less` most. */
@@ -72,12 +72,13 @@ static void say_memory(const plait_variants *v, FILE *out)
     if (!least || least == most)
         return;
     const plait_mem_kind kind = largest_difference(least, most);
-    fprintf(out,
-            "Smallest: %s, %s bytes on its largest rank. %s takes most, %s bytes, above all for its %s: %s against "
-            "%s.\n",
-            least->name, plait_grouped((int64_t)largest(least)->total), most->name,
-            plait_grouped((int64_t)largest(most)->total), plait_mem_kind_name(kind),
-            plait_grouped((int64_t)largest(most)->bytes[kind]), plait_grouped((int64_t)largest(least)->bytes[kind]));
+    fprintf(
+        out,
+        "Smallest of all: %s, %s bytes on its largest rank. %s takes most, %s bytes, above all for its %s: %s against "
+        "%s.\n",
+        least->name, plait_grouped((int64_t)largest(least)->total), most->name,
+        plait_grouped((int64_t)largest(most)->total), plait_mem_kind_name(kind),
+        plait_grouped((int64_t)largest(most)->bytes[kind]), plait_grouped((int64_t)largest(least)->bytes[kind]));
 }
 
 /* Stage 3 has a shard of every unit and those that are gathered at one time. */
@@ -138,14 +139,22 @@ static void say_why(const plait_variant *a, const plait_variant *b, FILE *out)
 
 static void say_time(const plait_variants *v, bool measured, FILE *out)
 {
-    const plait_variant *fastest = plait_variants_fastest(v, measured), *slowest = NULL;
-    for (int i = 0; i < v->num; i++)
-        if (v->all[i].legal && plait_variant_seconds(&v->all[i], measured) > 0 &&
-            (!slowest || plait_variant_seconds(&v->all[i], measured) > plait_variant_seconds(slowest, measured)))
-            slowest = &v->all[i];
-    if (!fastest || fastest == slowest)
+    const plait_variant *fastest = plait_variants_fastest(v, measured), *slowest = fastest;
+    const bool some_fit = plait_variants_some_fit(v);
+    bool all_fit = true;
+    for (int i = 0; i < v->num; i++) {
+        const plait_variant *one = &v->all[i];
+        if (!one->legal)
+            continue;
+        all_fit = all_fit && plait_planned_fits(&one->plan);
+        if (slowest && (!some_fit || plait_planned_fits(&one->plan)) &&
+            plait_variant_seconds(one, measured) > plait_variant_seconds(slowest, measured))
+            slowest = one;
+    }
+    if (fastest == slowest)
         return;
-    fprintf(out, "Fastest: %s, %.4g s a step (%s). Slowest: %s, %.4g s.", fastest->name,
+    fprintf(out, "%s: %s, %.4g s a step (%s). Slowest: %s, %.4g s.",
+            some_fit && !all_fit ? "Fastest of those that fit" : "Fastest", fastest->name,
             plait_variant_seconds(fastest, measured), measured ? "measured" : "predicted", slowest->name,
             plait_variant_seconds(slowest, measured));
     if (fastest->plan.plan.predicted)
@@ -199,8 +208,8 @@ static void say_agreement(const plait_variants *v, FILE *out)
         communication += m->done && m->communication_as_planned;
     }
     if (done > 0)
-        fprintf(out, "Measured: %d runs. Bytes held on every rank were as planned in %d of them, bytes sent in %d.\n",
-                done, memory, communication);
+        fprintf(out, "Measured: %d run%s. Bytes held on every rank were as planned in %d of them, bytes sent in %d.\n",
+                done, done == 1 ? "" : "s", memory, communication);
 }
 
 void plait_compare_words(const plait_variants *v, FILE *out)
@@ -208,7 +217,7 @@ void plait_compare_words(const plait_variants *v, FILE *out)
     const bool measured = any_measured(v);
     const plait_variant *tensor = find(v, v->ranks, 1, 1, 0), *zero = find(v, 1, 1, v->ranks, 3);
     say_machine(v, out);
-    say_limit(v, out);
+    say_limit(v, plait_variants_fastest(v, measured) != NULL, out);
     say_memory(v, out);
     say_time(v, measured, out);
     if (v->ranks > 1 && tensor && zero)

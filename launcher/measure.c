@@ -141,6 +141,7 @@ static plait_status run(plait_variant *one, const plait_plan_request *request, i
     argv[argc++] = steps;
     argv[argc++] = metrics;
     argv[argc++] = "checkpoint.save_weights=null";
+    argv[argc++] = "debug.tensor_hashes=null";
     pid_t pid;
     plait_status st = spawn((char *const *)argv, w, &pid);
     const ending why = st == PLAIT_OK ? wait_for(pid, o->limit, code) : BY_ITSELF;

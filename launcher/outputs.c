@@ -4,6 +4,15 @@
 
 #include "core/file.h"
 
+void plait_outputs_of_config(const plait_config *cfg, plait_named_file files[PLAIT_CONFIG_FILES])
+{
+    files[0] = (plait_named_file){"the text", cfg->data.path};
+    files[1] = (plait_named_file){"checkpoint.load_weights", cfg->checkpoint.load_weights};
+    files[2] = (plait_named_file){"checkpoint.save_weights", cfg->checkpoint.save_weights};
+    files[3] = (plait_named_file){"logging.metrics_file", cfg->logging.metrics_file};
+    files[4] = (plait_named_file){"debug.tensor_hashes", cfg->debug.tensor_hashes};
+}
+
 static bool is_there(const plait_named_file *f)
 {
     return f->path && f->path[0];

@@ -95,7 +95,7 @@ static plait_status show(const options *o)
     char title[1024]; /* of the page: the configuration and what changes it */
     plait_options_join(o->words, o->num_words, title, sizeof title);
     const plait_named_file page = {"--html", o->html};
-    plait_named_file read[] = {{"the configuration", o->words[0]}, {"--machine", o->machine}, {"the text", NULL}};
+    plait_named_file read[2 + PLAIT_CONFIG_FILES] = {{"the configuration", o->words[0]}, {"--machine", o->machine}};
     PLAIT_TRY(plait_outputs_check(&page, 1, read, 2));
     if (o->machine)
         PLAIT_TRY(plait_machine_read(o->machine, &machine));
@@ -107,8 +107,8 @@ static plait_status show(const options *o)
     PLAIT_TRY_TO(done, st, plait_planned_init(&plan, &request, NULL, 0));
     if (o->estimator)
         PLAIT_TRY_TO(done, st, plait_planned_estimate(&plan));
-    read[2].path = plan.cfg.data.path;
-    PLAIT_TRY_TO(done, st, plait_outputs_check(&page, 1, read, 3));
+    plait_outputs_of_config(&plan.cfg, read + 2);
+    PLAIT_TRY_TO(done, st, plait_outputs_check(&page, 1, read, 2 + PLAIT_CONFIG_FILES));
     if (o->html)
         PLAIT_TRY_TO(done, st, write_page(&plan, title, o->html));
     PLAIT_TRY_TO(done, st, print(&plan, &request, o->json));
@@ -124,6 +124,8 @@ plait_status plait_command_plan(plait_world *world, int argc, char **argv)
     options o;
     plait_stop_report(world, "");
     plait_status st = parse(argc, argv, &o);
+    if (o.ranks == 0 && world->size > 1) /* mpiexec -n N: of N ranks */
+        o.ranks = world->size;
     if (st == PLAIT_OK && world->rank == 0)
         st = show(&o);
     free(o.words);

@@ -9,6 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* UCX takes SIGHUP when it is loaded, and would let it pass without a trace. */
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
 static atomic_int requested; /* lock-free: for a handler and for other threads */
 
 /* Of plait_stop_report: a signal's number where one waits for the release. */
@@ -17,10 +21,8 @@ static atomic_int state;
 
 /* What is said, made before: a handler may only write it. Changed only while no handler reads: before there is one, and
  * while it is HELD. */
-static struct sentences {
-    char interrupted[1024], terminated[1024];
-} sentences;               /* empty: this rank says nothing */
-static plait_world *ended; /* what plait_stop_report was given */
+static char sentences[NUMBERS][1024]; /* empty: this rank says nothing */
+static plait_world *ended;            /* what plait_stop_report was given */
 /* Of several ranks the first aborts the job with this code, since mpiexec forgets those of ranks that end in the same
  * moment: by the thread that receives signals, since a handler must not. */
 static atomic_int leaving;
@@ -29,8 +31,8 @@ static sigset_t stopping_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
+    for (int i = 0; i < NUMBERS; i++)
+        sigaddset(&set, numbers[i]);
     return set;
 }
 
@@ -39,8 +41,8 @@ static void *receive_signals(void *unused)
     (void)unused;
     sigset_t others;
     pthread_sigmask(SIG_BLOCK, NULL, &others);
-    sigdelset(&others, SIGINT);
-    sigdelset(&others, SIGTERM);
+    for (int i = 0; i < NUMBERS; i++)
+        sigdelset(&others, numbers[i]);
     for (;;) {
         sigsuspend(&others); /* they come here and nowhere else, so not after the last look at what they left */
         if (leaving)
@@ -75,6 +77,12 @@ static void on_signal(int number)
     requested = number;
 }
 
+static void install(const struct sigaction *action)
+{
+    for (int i = 0; i < NUMBERS; i++)
+        sigaction(numbers[i], action, NULL);
+}
+
 void plait_stop_install(void)
 {
     struct sigaction action;
@@ -82,9 +90,7 @@ void plait_stop_install(void)
     action.sa_handler = on_signal;
     action.sa_flags = (int)(SA_RESETHAND | (unsigned)SA_RESTART);
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    install(&action);
 }
 
 int plait_stop_requested(void)
@@ -104,23 +110,21 @@ plait_status plait_stop_agree(plait_comm *world, bool failed, int *reason)
 
 /* ---- commands without steps ---- */
 
-static void make_sentence(char *text, size_t size, int number, const char *left)
-{
-    snprintf(text, size, "plait: %s: signal %d (%s)%s\n", plait_status_text(PLAIT_STOPPED), number, strsignal(number),
-             left);
-}
-
 static void prepare_sentences(const char *left)
 {
-    make_sentence(sentences.interrupted, sizeof sentences.interrupted, SIGINT, left);
-    make_sentence(sentences.terminated, sizeof sentences.terminated, SIGTERM, left);
+    for (int i = 0; i < NUMBERS; i++)
+        snprintf(sentences[i], sizeof sentences[i], "plait: %s: signal %d (%s)%s\n", plait_status_text(PLAIT_STOPPED),
+                 numbers[i], strsignal(numbers[i]), left);
 }
 
 static void say(int number)
 {
-    const char *text = number == SIGINT ? sentences.interrupted : sentences.terminated;
-    const ssize_t ignored = write(STDERR_FILENO, text, strlen(text)); /* there is nobody left to tell */
-    (void)ignored;
+    for (int i = 0; i < NUMBERS; i++)
+        if (numbers[i] == number) {
+            const ssize_t ignored =
+                write(STDERR_FILENO, sentences[i], strlen(sentences[i])); /* nobody is left to tell */
+            (void)ignored;
+        }
 }
 
 /* After the sentence. The handler is the default by now: the signal comes when this one has returned. */
@@ -163,8 +167,7 @@ void plait_stop_report(plait_world *world, const char *left)
     ended = world;
     if (world->rank == 0)
         prepare_sentences(left);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    install(&action);
 }
 
 void plait_stop_hold(void)
@@ -175,7 +178,7 @@ void plait_stop_hold(void)
 
 void plait_stop_release(const char *left)
 {
-    if (sentences.interrupted[0])
+    if (sentences[0][0])
         prepare_sentences(left);
     const int waiting = atomic_exchange(&state, FREE);
     if (waiting == HELD)

@@ -1,6 +1,6 @@
-/* launcher/stop.h: what ends a command early: SIGINT or SIGTERM, or, in a run, a failure that can wait until the
- * weights are saved. A run ends after its step (a second signal ends the process at once); what has no steps ends at
- * once, with a sentence. */
+/* launcher/stop.h: what ends a command early: SIGINT, SIGTERM or SIGHUP, or, in a run, a failure that can wait until
+ * the weights are saved. A run ends after its step (a second signal ends the process at once); what has no steps ends
+ * at once, with a sentence. */
 #ifndef PLAIT_LAUNCHER_STOP_H
 #define PLAIT_LAUNCHER_STOP_H
 
@@ -10,7 +10,7 @@
 
 PLAIT_BEGIN_DECLS
 
-/* Keeps both signals away from all threads that compute, now and later: a thread that does nothing else receives them.
+/* Keeps these signals away from all threads that compute, now and later: a thread that does nothing else receives them.
  * The code that oneDNN generates for a matrix product has its stack pointer in the heap while it runs, and a handler's
  * frame would be written over what lies there. Once, before the first parallel region. */
 PLAIT_MUST_USE plait_status plait_stop_guard(void);

@@ -226,9 +226,10 @@ static double rate_at(const plait_rate_table *t, const double *x)
 static plait_status no_rates(const plait_machine *m, const plait_op_record *r)
 {
     if (r->op == PLAIT_OP_gemm)
-        PLAIT_FAIL(UNSUPPORTED, "the machine \"%s\" has no rates of gemm in %s", m->name, plait_dtype_name(r->dtype));
-    PLAIT_FAIL(UNSUPPORTED, "the machine \"%s\" has no rates of %s in %s%s", m->name, plait_op_name(r->op),
-               plait_dtype_name(r->dtype), plait_rate_is_flops(r->op) ? "" : ", nor of memory");
+        PLAIT_FAIL(UNSUPPORTED, "the machine \"%s\" has no rates of the operation gemm in %s", m->name,
+                   plait_dtype_name(r->dtype));
+    PLAIT_FAIL(UNSUPPORTED, "the machine \"%s\" has no rates of the operation %s in %s%s", m->name,
+               plait_op_name(r->op), plait_dtype_name(r->dtype), plait_rate_is_flops(r->op) ? "" : ", nor of memory");
 }
 
 plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machine_use *use, const plait_op_record *r,

@@ -116,7 +116,36 @@ TEST_F(Temporary, HasThePermissionsThatTheUmaskLeaves)
             struct stat info;
             ASSERT_EQ(stat(path("a").c_str(), &info), 0);
             EXPECT_EQ(info.st_mode & 0777, 0666u & ~mask) << unnamed;
+            unlink(path("a").c_str());
         }
+}
+
+TEST_F(Temporary, HasThePermissionsOfTheOlderFile)
+{
+    write("a", "old");
+    ASSERT_EQ(chmod(path("a").c_str(), 0640), 0);
+    plait_file_temporary t = make("a");
+    ASSERT_EQ(plait_file_temporary_publish(&t), PLAIT_OK) << plait_error_text();
+    struct stat info;
+    ASSERT_EQ(stat(path("a").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+TEST_F(Temporary, TakesThePlaceOfWhatALinkLeadsTo)
+{
+    for (bool unnamed : {true, false}) {
+        unnamed_files = unnamed;
+        write("real", "old");
+        unlink(path("link").c_str());
+        ASSERT_EQ(symlink("real", path("link").c_str()), 0);
+        plait_file_temporary t = make("link");
+        put(t, "new");
+        ASSERT_EQ(plait_file_temporary_publish(&t), PLAIT_OK) << plait_error_text();
+        EXPECT_EQ(read("real"), "new");
+        struct stat info;
+        ASSERT_EQ(lstat(path("link").c_str(), &info), 0);
+        EXPECT_TRUE(S_ISLNK(info.st_mode));
+    }
 }
 
 TEST_F(Temporary, ALongNameHasRoom)

@@ -60,7 +60,8 @@ TEST_F(CliAlone, TheOthersDoNot)
 /* Others may be there: only MPI knows, and one rank speaks for all. */
 TEST_F(CliAlone, UnderMpiexecOneRankSpeaks)
 {
-    for (const Words &args : {Words{"version"}, Words{"config", kTiny8, "--ranks", "2"}, Words{"plan", kTiny8}}) {
+    for (const Words &args :
+         {Words{"version"}, Words{"config", kTiny8, "--ranks", "2"}, Words{"plan", kTiny8, "--ranks", "2"}}) {
         const Outcome one = run(args), two = run(args, 2);
         EXPECT_EQ(two.code, 0) << text_of(args) << "\n" << two;
         EXPECT_EQ(two.out, one.out) << text_of(args);

@@ -90,7 +90,7 @@ TEST_F(CliCompare, EveryWayToUseFourRanksIsRunAndIsAsPlanned)
         o.out.find("\nMeasured: 11 runs. Bytes held on every rank were as planned in 11 of them, bytes sent in 11.\n"),
         std::string::npos)
         << o.out;
-    EXPECT_NE(o.out.find("\nSmallest: "), std::string::npos);
+    EXPECT_NE(o.out.find("\nSmallest of all: "), std::string::npos);
     EXPECT_NE(o.out.find("\nFastest: "), std::string::npos);
     EXPECT_NE(o.out.find("\ntensor 4 against data 4, ZeRO-3: parameters "), std::string::npos);
 
@@ -169,9 +169,10 @@ TEST_F(CliCompare, WhatDoesNotFitIsNotTheFastest)
     const std::string machine = source("configs/machines/h100-sxm.yaml");
     const Outcome o = run({"compare", kTiny8, "--ranks", "2", "--machine", machine, "device.memory_limit=36MiB"});
     ASSERT_EQ(o.code, 0) << o;
-    const size_t at = o.out.find("\nFastest: ");
+    const std::string says = "\nFastest of those that fit: ";
+    const size_t at = o.out.find(says), name = at + says.size();
     ASSERT_NE(at, std::string::npos) << o;
-    const std::string fastest = o.out.substr(at + 10, o.out.find(',', at + 10) - at - 10);
+    const std::string fastest = o.out.substr(name, o.out.find(',', name) - name);
     const size_t row = o.out.find("\n" + fastest);
     ASSERT_NE(row, std::string::npos) << fastest << "\n" << o;
     EXPECT_EQ(o.out.substr(row + 1, o.out.find('\n', row + 1) - row).find("does not fit"), std::string::npos) << o;
@@ -209,6 +210,10 @@ TEST_F(CliCompare, WritesOverNothingThatItReads)
         {{"compare", own, "--ranks", "2", "--json", "x", "--html", "./x"}, "--html is the same file as --json"},
         {{"plan", own, "--ranks", "2", "--html", own}, "--html is the same file as the configuration"},
         {{"plan", own, "--ranks", "2", "--html", text}, "--html is the same file as the text"},
+        {{"plan", own, "logging.metrics_file=m.jsonl", "--html", "m.jsonl"}, "the same file as logging.metrics_file"},
+        {{"compare", own, "checkpoint.load_weights=mine.txt", "--ranks", "2", "--json", "w.txt",
+          "checkpoint.save_weights=w.txt"},
+         "--json is the same file as checkpoint.save_weights"},
     };
     for (const auto &r : rows) {
         const Outcome o = run(r.args);
@@ -217,6 +222,20 @@ TEST_F(CliCompare, WritesOverNothingThatItReads)
     }
     EXPECT_EQ(read("mine.txt"), std::string(100000, 'a'));
     EXPECT_NE(read("own.yaml").find("hidden_size"), std::string::npos);
+}
+
+/* What a run of the configuration writes is not touched by runs that are only measured. */
+TEST_F(CliCompare, MeasuredRunsLeaveTheFilesOfTheConfiguration)
+{
+    for (const char *file : {"w.safetensors", "m.jsonl", "h.tsv"})
+        write(file, "keep");
+    const Outcome o =
+        run({"compare", kTiny, "--ranks", "2", "--measure", "--steps", "3", "logging.metrics_file=m.jsonl",
+             "checkpoint.save_weights=w.safetensors", "debug.tensor_hashes=h.tsv", "numerics.reduction=invariant"},
+            0, 200);
+    EXPECT_EQ(o.code, 0) << o;
+    for (const char *file : {"w.safetensors", "m.jsonl", "h.tsv"})
+        EXPECT_EQ(read(file), "keep") << file;
 }
 
 TEST_F(CliCompare, BadArgumentsAndFilesAreRefused)
@@ -231,6 +250,8 @@ TEST_F(CliCompare, BadArgumentsAndFilesAreRefused)
         {{"compare", kTiny8, "--ranks"}, 0, 2, "--ranks takes a whole number from 1 to 65536, not nothing"},
         {{"compare", kTiny8, "--ranks", "0"}, 0, 2, "--ranks"},
         {{"compare", kTiny8, "--steps", "2", "--measure"}, 0, 2, "--steps"},
+        {{"compare", kTiny8, "--steps", "5"}, 0, 2, "they come with --measure"},
+        {{"compare", kTiny8, "--mpiexec", "mpirun"}, 0, 2, "they come with --measure"},
         {{"compare", "nothing.yaml", "--ranks", "2"}, 0, 5, "nothing.yaml"},
         {{"compare", kTiny8, "model.hidden_size=wide", "--ranks", "2"}, 0, 2, "model.hidden_size"},
         {{"compare", kTiny8, "--ranks", "2", "--machine", "nothing.yaml"}, 0, 5, "nothing.yaml"},

@@ -326,6 +326,29 @@ TEST_F(CliPlan, WhatWouldHelpCanBeTakenAsItStands)
     EXPECT_GT(taken, 3) << o;
 }
 
+/* What one change makes possible is looked at too: sequence parallelism once there is tensor parallelism. */
+TEST_F(CliPlan, WhatWouldHelpTogetherGoesOnFromWhatWasChosen)
+{
+    const Words grid = {"plan", kTiny, "--ranks", "2"};
+    const Outcome o = run(grid + Words{"--device-memory", "35180000"});
+    ASSERT_EQ(o.code, 3) << o;
+    const size_t at = o.out.find("together:\n  ");
+    ASSERT_NE(at, std::string::npos) << o;
+    std::istringstream line(o.out.substr(at + 12, o.out.find('\n', at + 12) - at - 12));
+    Words words;
+    for (std::string word; line >> word;)
+        words.push_back(word);
+    EXPECT_NE(o.out.find(": fits\n", at), std::string::npos) << o;
+    EXPECT_EQ(run(grid + words + Words{"--device-memory", "35180000"}).code, 0) << text_of(words);
+}
+
+TEST_F(CliPlan, UnderMpiexecItIsOfItsRanks)
+{
+    const Outcome o = run({"plan", kTiny}, 2), same = run({"plan", kTiny, "--ranks", "2"});
+    ASSERT_EQ(o.code, 0) << o;
+    EXPECT_EQ(o.out, same.out);
+}
+
 /* What another estimator says stands beside the plan; where it has no rules that is said. */
 TEST_F(CliPlan, DeepSpeedsEstimatorStandsBeside)
 {

@@ -57,7 +57,7 @@ TEST_F(CliStop, WhatPrintsSaysThatItWasStopped)
     const FullPipe full(path("pipe"));
     for (const Words &args :
          {Words{"config", "--reference"}, Words{"plan", kTiny8, "parallelism.pp=4", "--ranks", "64", "--json"}})
-        for (int signal : {SIGINT, SIGTERM}) {
+        for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
             Command c = plait(args);
             c.output(path("pipe")).limit(20).start();
             ASSERT_TRUE(c.catches(signal, true)) << text_of(args);
@@ -71,7 +71,7 @@ TEST_F(CliStop, WhatPrintsSaysThatItWasStopped)
 TEST_F(CliStop, BenchLeavesTheFileAsItWas)
 {
     write("m.yaml", kMachine);
-    for (int signal : {SIGINT, SIGTERM}) {
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
         Command c = plait({"bench", "--machine", "m.yaml"});
         c.limit(60).start();
         ASSERT_TRUE(c.wait_for("points"));
