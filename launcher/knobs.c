@@ -218,8 +218,7 @@ static void keep_key(knobs *n, const char *key)
 /* Goes on from there: what is chosen may make others possible. */
 static plait_status step_to(knobs *n, const knob *chosen, plait_planned *at)
 {
-    static const knob none;
-    knob same = none;
+    knob same = {0};
     for (int i = 0; i < chosen->num_keys; i++)
         keep_key(n, chosen->keys[i]);
     plait_planned_deinit(at);

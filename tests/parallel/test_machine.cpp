@@ -246,14 +246,14 @@ TEST_F(Machine, SaysWhatItDoesNotKnow)
     r.dtype = PLAIT_BF16;
     r.flops = 1;
     EXPECT_EQ(plait_machine_op_seconds(&m, &use, &r, &s), PLAIT_UNSUPPORTED);
-    EXPECT_STREQ(plait_error_text(), "the machine \"test\" has no rates of gemm in bf16");
+    EXPECT_STREQ(plait_error_text(), "the machine \"test\" has no rates of the operation gemm in bf16");
     r.op = PLAIT_OP_attention_fwd;
     EXPECT_EQ(plait_machine_op_seconds(&m, &use, &r, &s), PLAIT_UNSUPPORTED);
-    EXPECT_STREQ(plait_error_text(), "the machine \"test\" has no rates of attention_fwd in bf16");
+    EXPECT_STREQ(plait_error_text(), "the machine \"test\" has no rates of the operation attention_fwd in bf16");
     plait_machine_deinit(&m);
     r = memory(PLAIT_OP_gelu_fwd, 1, 1);
     EXPECT_EQ(plait_machine_op_seconds(&m, &use, &r, &s), PLAIT_UNSUPPORTED);
-    EXPECT_STREQ(plait_error_text(), "the machine \"\" has no rates of gelu_fwd in fp32, nor of memory");
+    EXPECT_STREQ(plait_error_text(), "the machine \"\" has no rates of the operation gelu_fwd in fp32, nor of memory");
     EXPECT_EQ(plait_machine_comm_seconds(&m, &use, PLAIT_COMM_REDUCE, 4, false, PLAIT_FP32, 1, &s), PLAIT_UNSUPPORTED);
     EXPECT_STREQ(plait_error_text(), "the machine \"\" has no times of reduce among 4 ranks of a node");
     m.node = {1e-6, 1e9};
