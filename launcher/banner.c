@@ -164,8 +164,7 @@ static void print_devices(const plait_world *on, const plait_config *cfg, FILE *
     if (cfg->device.backend != PLAIT_BACKEND_CUDA)
         return;
     const int devices = plait_device_count(), ranks = on->local_size;
-    fprintf(out, "GPUs: %d for %d rank%s of this node", devices < ranks ? devices : ranks, ranks,
-            ranks == 1 ? "" : "s");
+    fprintf(out, "GPUs: %d for %d rank%s of this node", devices < ranks ? devices : ranks, ranks, plural(ranks));
     if (on->size > 1)
         fprintf(out, "; tensors go %s",
                 cfg->comm.backend == PLAIT_COMM_NCCL ? "by NCCL" : "through host memory and MPI (staged)");

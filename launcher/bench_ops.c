@@ -73,14 +73,6 @@ static void set_axis(plait_rate_table *t, const points *p)
     t->num[t->num_axes++] = p->num;
 }
 
-static int points_of(const plait_rate_table *t)
-{
-    int n = 1;
-    for (int a = 0; a < t->num_axes; a++)
-        n *= t->num[a];
-    return n;
-}
-
 /* Keeps it, and says its least and largest rate. */
 static plait_status keep(bench *x, const plait_rate_table *t, double started)
 {
@@ -89,13 +81,13 @@ static plait_status keep(bench *x, const plait_rate_table *t, double started)
         return PLAIT_OK;
     const bool flops = plait_rate_is_flops(t->op);
     double least = t->rate[0], most = t->rate[0];
-    for (int i = 0; i < points_of(t); i++) {
+    for (int i = 0; i < plait_rate_points(t); i++) {
         least = fmin(least, t->rate[i]);
         most = fmax(most, t->rate[i]);
     }
     const char *trans = t->op != PLAIT_OP_gemm ? "" : t->trans_a ? " TN" : t->trans_b ? " NT" : " NN";
     printf("  %s %s%s: %.3g to %.3g %s, %d points in %.1f s\n", plait_dtype_name(t->dtype), plait_op_name(t->op), trans,
-           least / 1e9, most / 1e9, flops ? "GFLOP/s" : "GB/s", points_of(t), plait_seconds() - started);
+           least / 1e9, most / 1e9, flops ? "GFLOP/s" : "GB/s", plait_rate_points(t), plait_seconds() - started);
     fflush(stdout);
     return PLAIT_OK;
 }
@@ -149,7 +141,7 @@ static double rate_around(const plait_rate_table *t, int i)
  * and the faster of both is kept. */
 static plait_status measure_slow_again(bench *x, const plait_rate_table *t)
 {
-    for (int i = 0; i < points_of(t); i++) {
+    for (int i = 0; i < plait_rate_points(t); i++) {
         if (stands_for(x, t, i) != i) {
             t->rate[i] = t->rate[stands_for(x, t, i)];
         } else if (t->rate[i] < 0.8 * rate_around(t, i)) {
@@ -165,7 +157,7 @@ static plait_status measure_slow_again(bench *x, const plait_rate_table *t)
 
 static plait_status measure_products(bench *x, const plait_rate_table *t)
 {
-    for (int i = 0; i < points_of(t); i++) {
+    for (int i = 0; i < plait_rate_points(t); i++) {
         plait_op_record work;
         const plait_bench_call call = call_at(t, i);
         if (stands_for(x, t, i) != i)
@@ -210,7 +202,7 @@ static plait_status bench_attention(bench *x, plait_op op)
     set_axis(&t, x->b->quick ? &head_quick : &head_full);
     const int of_heads = t.num[1] * t.num[2];
     PLAIT_TRY(plait_bench_calls_clear(&x->calls));
-    for (int i = 0; i < points_of(&t); i++) {
+    for (int i = 0; i < plait_rate_points(&t); i++) {
         plait_op_record work;
         const plait_bench_call call = call_at(&t, i);
         PLAIT_TRY(plait_bench_calls_prepare(&x->calls, &call, &work));

@@ -76,15 +76,23 @@ static plait_status measure(plait_variants *v, const plait_plan_request *request
     return PLAIT_OK;
 }
 
+/* NULL: none is possible. */
+static const plait_variant *first_possible(const plait_variants *v)
+{
+    for (int i = 0; i < v->num; i++)
+        if (v->all[i].legal)
+            return &v->all[i];
+    return NULL;
+}
+
 /* Files of the runs; the same for all variants. None when no variant is possible. */
 static int files_of(const plait_variants *v, plait_named_file files[PLAIT_CONFIG_FILES])
 {
-    for (int i = 0; i < v->num; i++)
-        if (v->all[i].legal) {
-            plait_outputs_of_config(&v->all[i].plan.cfg, files);
-            return PLAIT_CONFIG_FILES;
-        }
-    return 0;
+    const plait_variant *first = first_possible(v);
+    if (!first)
+        return 0;
+    plait_outputs_of_config(&first->plan.cfg, files);
+    return PLAIT_CONFIG_FILES;
 }
 
 /* A comparison whose runs all failed has compared nothing. */
@@ -103,16 +111,9 @@ static plait_status any_measured(const plait_variants *v)
 /* All has been said by then: for scripts there is the code of a run that does not fit. */
 static plait_status any_fits(const plait_variants *v)
 {
-    const plait_variant *first = NULL;
-    for (int i = 0; i < v->num; i++) {
-        const plait_variant *one = &v->all[i];
-        if (one->legal && plait_planned_fits(&one->plan))
-            return PLAIT_OK;
-        if (one->legal && !first)
-            first = one;
-    }
-    if (!first)
-        return PLAIT_OK; /* there is none: no question of memory */
+    const plait_variant *first = first_possible(v);
+    if (!first || plait_variants_some_fit(v)) /* none at all is no question of memory */
+        return PLAIT_OK;
     PLAIT_TRY(plait_output_flush());
     PLAIT_FAIL(OUT_OF_MEMORY, "none of the %d variants fits device.memory_limit %lld", v->num - v->num_illegal,
                (long long)first->plan.cfg.device.memory_limit);

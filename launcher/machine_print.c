@@ -28,12 +28,10 @@ static void print_rates(FILE *out, const plait_rate_table *t)
     fprintf(out, "    threads: %d\n    ranks: %d\n", t->threads, t->ranks);
     if (t->launch_seconds > 0)
         fprintf(out, "    launch_microseconds: %.5g\n", t->launch_seconds / 1e-6);
-    int points = 1;
-    for (int a = 0; a < axes; a++) {
+    for (int a = 0; a < axes; a++)
         print_numbers(out, names[a], t->at[a], t->num[a], 1, 15, 0);
-        points *= t->num[a];
-    }
-    print_numbers(out, plait_rate_is_flops(t->op) ? "gflops" : "gbytes", t->rate, points, 1e9, 5, t->num[axes - 1]);
+    print_numbers(out, plait_rate_is_flops(t->op) ? "gflops" : "gbytes", t->rate, plait_rate_points(t), 1e9, 5,
+                  t->num[axes - 1]);
 }
 
 static void print_links(FILE *out, const plait_link_table *t)

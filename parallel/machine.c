@@ -82,10 +82,18 @@ static double *copy_of(const double *x, int n)
     return copy;
 }
 
+int plait_rate_points(const plait_rate_table *t)
+{
+    int points = 1;
+    for (int a = 0; a < t->num_axes; a++)
+        points *= t->num[a];
+    return points;
+}
+
 plait_status plait_machine_put_rates(plait_machine *m, const plait_rate_table *t)
 {
     plait_rate_table copy = *t;
-    int points = 1;
+    const int points = plait_rate_points(t);
     for (int i = 0; i < PLAIT_RATE_AXES; i++)
         copy.at[i] = NULL;
     copy.rate = NULL;
@@ -93,7 +101,6 @@ plait_status plait_machine_put_rates(plait_machine *m, const plait_rate_table *t
     for (int i = 0; i < t->num_axes; i++) {
         copy.at[i] = copy_of(t->at[i], t->num[i]);
         ok = ok && copy.at[i];
-        points *= t->num[i];
     }
     copy.rate = copy_of(t->rate, points);
     const plait_rate_table *old = plait_machine_find_rates(m, t);
@@ -253,21 +260,13 @@ plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machin
     return PLAIT_OK;
 }
 
-static int points_of(const plait_rate_table *t)
-{
-    int points = 1;
-    for (int a = 0; a < t->num_axes; a++)
-        points *= t->num[a];
-    return points;
-}
-
 double plait_machine_reached(const plait_machine *m, plait_dtype dtype, const plait_rate_table **best)
 {
     double most = 0;
     *best = NULL;
     for (int i = 0; i < m->num_rates; i++) {
         const plait_rate_table *t = &m->rates[i];
-        for (int k = 0; t->dtype == dtype && plait_rate_is_flops(t->op) && k < points_of(t); k++)
+        for (int k = 0; t->dtype == dtype && plait_rate_is_flops(t->op) && k < plait_rate_points(t); k++)
             if (t->rate[k] > most) {
                 most = t->rate[k];
                 *best = t;

@@ -68,6 +68,8 @@ void plait_machine_deinit(plait_machine *m);
 int plait_rate_axes(plait_op op, const char *names[PLAIT_RATE_AXES]);
 /* Whether arithmetic bounds the operation: its rates are FLOP/s. */
 bool plait_rate_is_flops(plait_op op);
+/* Rates of the table: points of all its axes. */
+int plait_rate_points(const plait_rate_table *t);
 /* Puts a copy of `t` into the machine, in the place of the table that says the same of the same, if there is one. */
 PLAIT_MUST_USE plait_status plait_machine_put_rates(plait_machine *m, const plait_rate_table *t);
 PLAIT_MUST_USE plait_status plait_machine_put_links(plait_machine *m, const plait_link_table *t);
