@@ -155,7 +155,7 @@ PLAIT_MUST_USE plait_status plait_config_load(plait_config *cfg, const char *pat
                                               int num_overrides);
 /* Settles what depends on the number of ranks: dp, the batch triple, padded vocabulary, pipeline schedule;
  * device.threads stays as it is. PLAIT_USAGE lists all contradictions between keys, with the arithmetic: heads and tp,
- * layers and pipeline_layout, batch = micro x accumulation x dp, world = tp pp dp ("4 ranks were started"),
+ * layers and pipeline_layout, batch = micro x accumulation x dp, world = tp pp dp ("but there are 4"),
  * sequence_parallel and seq_length, ... May be called again, also with another number. */
 PLAIT_MUST_USE plait_status plait_config_resolve(plait_config *cfg, int world_size);
 /* Whether a run would write over what it reads: an output that is the text, the configuration file, weights to load

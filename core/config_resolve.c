@@ -438,14 +438,16 @@ static int64_t settle_dp(checker *c, int world)
     ll tp = cfg->parallelism.tp, pp = cfg->parallelism.pp, dp = cfg->parallelism.dp;
     if (!derives(cfg, DP)) {
         if (tp * pp * dp != world)
-            clash(c, DP, "%lld: tensor %lld * pipeline %lld * data %lld = %lld ranks are needed, but %d %s started", dp,
-                  tp, pp, dp, tp * pp * dp, world, world == 1 ? "rank was" : "ranks were");
+            clash(c, DP,
+                  "%lld: tensor %lld * pipeline %lld * data %lld = %lld ranks are needed, but there %s %d (null: what "
+                  "the ranks allow)",
+                  dp, tp, pp, dp, tp * pp * dp, world == 1 ? "is" : "are", world);
         return dp; /* what else is wrong can still be said */
     }
     cfg->parallelism.dp = PLAIT_AUTO;
     if (world % (tp * pp) != 0) {
         clash(c, TP, "%lld * " PP " %lld = %lld does not divide the %d %s", tp, pp, tp * pp, world,
-              world == 1 ? "rank that was started" : "ranks that were started");
+              world == 1 ? "rank" : "ranks");
         return 0;
     }
     return cfg->parallelism.dp = world / (tp * pp);

@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "launcher/bench.h"
 #include "launcher/bench_calls.h"
+#include "launcher/machine_file.h"
 #include "launcher/options.h"
 #include "launcher/outputs.h"
 #include "launcher/run_config.h"
@@ -19,8 +20,10 @@ enum { MOST_ROWS = 256, TOO_MANY_WORDS = 64, SCRATCH = 32 << 20, WIDTHS = 2 };
 
 typedef struct options {
     plait_backend_choice backend;
+    plait_isa isa; /* of the host */
     plait_bench_dtypes dtypes;
-    const char *json; /* NULL: none */
+    const char *json;    /* NULL: none */
+    const char *against; /* machine file; NULL: none */
     bool quick;
 } options;
 
@@ -40,6 +43,7 @@ typedef struct row {
     plait_bench_call call;
     plait_op_record work;
     double seconds;
+    double predicted; /* seconds, by the machine file; 0: it says nothing of this, or there is none */
 } row;
 
 typedef struct bench {
@@ -48,36 +52,59 @@ typedef struct bench {
     const plait_backend *backend;
     const sizes *sizes;
     char kernels[64], libraries[128];
-    double copy; /* bytes a second, read and written, of the first copy */
+    double copy;                  /* bytes a second, read and written, of the first copy */
+    const plait_machine *against; /* NULL: none */
     row rows[MOST_ROWS];
     int num;
 } bench;
 
+/* Which of the names the word is. */
+static plait_status choose(const char *option, const char *word, const char *const names[3], int *out)
+{
+    for (*out = 0; *out < 3; ++*out)
+        if (strcmp(names[*out], word) == 0)
+            return PLAIT_OK;
+    PLAIT_FAIL(USAGE, "%s takes %s, %s or %s, not '%s'", option, names[0], names[1], names[2], word);
+}
+
 static plait_status parse(int argc, char **argv, options *o)
 {
-    const char *backend = "auto", *dtypes = NULL;
+    /* In the order of plait_backend_choice and plait_isa. */
+    static const char *const backends[] = {"auto", "cpu", "cuda"}, *const isas[] = {"auto", "avx2", "avx512"};
+    const char *backend = "auto", *isa = "auto", *dtypes = NULL;
+    int choice;
     const char *words[TOO_MANY_WORDS];
     int num_words = 0;
-    const plait_option all[] = {{"--backend", PLAIT_OPTION_TEXT, &backend, 0, 0},
-                                {"--dtypes", PLAIT_OPTION_TEXT, &dtypes, 0, 0},
-                                {"--json", PLAIT_OPTION_TEXT, &o->json, 0, 0},
-                                {"--quick", PLAIT_OPTION_FLAG, &o->quick, 0, 0}};
+    const plait_option all[] = {
+        {"--backend", PLAIT_OPTION_TEXT, &backend, 0, 0},    {"--isa", PLAIT_OPTION_TEXT, &isa, 0, 0},
+        {"--dtypes", PLAIT_OPTION_TEXT, &dtypes, 0, 0},      {"--json", PLAIT_OPTION_TEXT, &o->json, 0, 0},
+        {"--against", PLAIT_OPTION_TEXT, &o->against, 0, 0}, {"--quick", PLAIT_OPTION_FLAG, &o->quick, 0, 0}};
     if (argc > TOO_MANY_WORDS)
         PLAIT_FAIL(USAGE, "plait bench kernels: %d arguments\n%s", argc - 1, plait_usage_bench);
     PLAIT_TRY(plait_options_parse(all, sizeof all / sizeof *all, plait_usage_bench, argc, argv, words, &num_words));
     if (num_words > 0)
         PLAIT_FAIL(USAGE, "plait bench kernels: unknown argument %s\n%s", words[0], plait_usage_bench);
-    static const char *const names[] = {"auto", "cpu", "cuda"};
-    for (o->backend = PLAIT_BACKEND_AUTO; strcmp(names[o->backend], backend) != 0;)
-        if (++o->backend > PLAIT_BACKEND_CUDA)
-            PLAIT_FAIL(USAGE, "--backend takes auto, cpu or cuda, not '%s'", backend);
+    PLAIT_TRY(choose("--backend", backend, backends, &choice));
+    o->backend = (plait_backend_choice)choice;
+    PLAIT_TRY(choose("--isa", isa, isas, &choice));
+    o->isa = (plait_isa)choice;
     if (dtypes)
         PLAIT_TRY(plait_bench_dtypes_parse(dtypes, &o->dtypes));
-    const plait_named_file written = {"--json", o->json};
-    return plait_outputs_check(&written, 1, NULL, 0);
+    const plait_named_file written = {"--json", o->json}, read = {"--against", o->against};
+    return plait_outputs_check(&written, 1, &read, 1);
 }
 
 /* ---- measuring ---- */
+
+static plait_status predict(const bench *x, row *r)
+{
+    const plait_machine_use use = {.threads = x->b.threads, .ranks = x->b.ranks};
+    r->predicted = 0;
+    if (!x->against)
+        return PLAIT_OK;
+    const plait_status st = plait_machine_op_seconds(x->against, &use, &r->work, &r->predicted);
+    return st == PLAIT_UNSUPPORTED ? PLAIT_OK : st;
+}
 
 /* Each once: the calls are long, and what else the machine does would show between them too. */
 static plait_status add_row(bench *x)
@@ -88,7 +115,7 @@ static plait_status add_row(bench *x)
     r->call = x->calls.call;
     PLAIT_TRY(plait_bench_time(&x->b, plait_bench_calls_run, &x->calls, &r->seconds));
     x->num++;
-    return PLAIT_OK;
+    return predict(x, r);
 }
 
 static plait_status add_call(bench *x, const plait_bench_call *call)
@@ -172,9 +199,12 @@ static void print_row(const bench *x, const row *r)
     printf("%-5s %-21s %-28s %11.1f", plait_dtype_name(r->work.dtype), plait_op_name(r->call.op), shape,
            1e6 * r->seconds);
     if (plait_rate_is_flops(r->call.op))
-        printf(" %11.1f\n", r->work.flops / r->seconds / 1e9);
+        printf(" %11.1f %9s %8s", r->work.flops / r->seconds / 1e9, "", "");
     else
-        printf(" %11s %9.1f %8.2f\n", "", bytes / 1e9, bytes / x->copy);
+        printf(" %11s %9.1f %8.2f", "", bytes / 1e9, bytes / x->copy);
+    if (r->predicted > 0)
+        printf(" %8.2f", r->predicted / r->seconds);
+    putchar('\n');
 }
 
 static void print_json(const void *self, FILE *out)
@@ -186,6 +216,11 @@ static void print_json(const void *self, FILE *out)
     plait_json_string(out, x->kernels);
     fputs(",\"libraries\":", out);
     plait_json_string(out, x->libraries);
+    fputs(",\"against\":", out);
+    if (x->against)
+        plait_json_string(out, x->against->name);
+    else
+        fputs("null", out);
     fprintf(out, ",\"threads\":%d,\"copy_bytes_per_second\":%.6g,\"rows\":[", x->b.threads, x->copy);
     for (int i = 0; i < x->num; i++) {
         const row *r = &x->rows[i];
@@ -194,8 +229,12 @@ static void print_json(const void *self, FILE *out)
                 i ? "," : "", plait_op_name(r->call.op), plait_dtype_name(r->work.dtype), (long long)r->call.m,
                 (long long)r->call.n, (long long)r->call.k, r->call.trans_a ? "true" : "false",
                 r->call.trans_b ? "true" : "false");
-        fprintf(out, "\"flops\":%.0f,\"bytes\":%.0f,\"seconds\":%.6g}", r->work.flops, plait_bench_bytes(&r->work),
-                r->seconds);
+        fprintf(out, "\"flops\":%.0f,\"bytes\":%.0f,\"seconds\":%.6g,\"predicted_seconds\":", r->work.flops,
+                plait_bench_bytes(&r->work), r->seconds);
+        if (r->predicted > 0)
+            fprintf(out, "%.6g}", r->predicted);
+        else
+            fputs("null}", out);
     }
     fputs("\n]}\n", out);
 }
@@ -204,7 +243,7 @@ static void print_json(const void *self, FILE *out)
 
 static plait_status find_table(bench *x, const options *o, plait_dtype dtype, const plait_kernels **k)
 {
-    const plait_config cfg = {.device.backend = o->backend, .precision.dtype = dtype};
+    const plait_config cfg = {.device = {.backend = o->backend, .isa = o->isa}, .precision.dtype = dtype};
     return plait_device_find(&cfg, k, &x->backend);
 }
 
@@ -250,9 +289,10 @@ static plait_status run(bench *x, const options *o, plait_exec *ex)
         st = plait_bench_calls_init(&x->calls, ex, arena, ring);
     if (st == PLAIT_OK) {
         x->b.ex = &x->calls.ex;
-        printf("kernels %s, %d thread%s%s%s\n%-5s %-21s %-28s %11s %11s %9s %8s\n", x->kernels, x->b.threads,
-               x->b.threads == 1 ? "" : "s", x->libraries[0] ? "; " : "", x->libraries, "dtype", "operation", "size",
-               "microseconds", "GFLOP/s", "GB/s", "of copy");
+        printf("kernels %s, %d thread%s%s%s\n", x->kernels, x->b.threads, x->b.threads == 1 ? "" : "s",
+               x->libraries[0] ? "; " : "", x->libraries);
+        printf("%-5s %-21s %-28s %11s %11s %9s %8s%s%s\n", "dtype", "operation", "size", "microseconds", "GFLOP/s",
+               "GB/s", "of copy", x->against ? "   of " : "", x->against ? x->against->name : "");
         st = measure(x, o);
     }
     plait_arena_destroy(arena);
@@ -262,6 +302,7 @@ static plait_status run(bench *x, const options *o, plait_exec *ex)
 plait_status plait_bench_kernels(plait_world *world, int argc, char **argv)
 {
     static bench x;
+    plait_machine against = {0};
     options o = {.dtypes = plait_bench_dtypes_all};
     plait_exec ex = {0};
     int64_t threads = PLAIT_AUTO;
@@ -274,10 +315,17 @@ plait_status plait_bench_kernels(plait_world *world, int argc, char **argv)
         o.backend = plait_device_count() > 0 ? PLAIT_BACKEND_CUDA : PLAIT_BACKEND_CPU;
     PLAIT_TRY(plait_run_threads(world, &threads));
     x = (bench){.b = {.world = world, .threads = (int)threads, .ranks = 1, .share = 1, .quick = o.quick}};
-    PLAIT_TRY(open_device(&x, &o, &ex));
-    plait_status st = run(&x, &o, &ex);
-    x.backend->stream_destroy(ex.stream);
+    if (o.against) {
+        PLAIT_TRY(plait_machine_read(o.against, &against));
+        x.against = &against;
+    }
+    plait_status st = open_device(&x, &o, &ex);
+    if (st == PLAIT_OK)
+        st = run(&x, &o, &ex);
+    if (ex.stream)
+        x.backend->stream_destroy(ex.stream);
     if (st == PLAIT_OK && o.json)
         st = plait_file_write_text(o.json, print_json, &x);
+    plait_machine_deinit(&against);
     return st;
 }

@@ -22,6 +22,7 @@ typedef struct options {
     int64_t steps;
     const char *machine, *json, *html; /* NULL: none */
     bool measure;
+    plait_option_key limit;
     plait_measure_options run;
 } options;
 
@@ -42,9 +43,13 @@ static plait_status settle_run(options *o)
 
 static plait_status parse(int argc, char **argv, options *o)
 {
-    *o = (options){.words = calloc((size_t)argc, sizeof *o->words), .steps = NOT_SAID, .run = {.limit = NOT_SAID}};
+    *o = (options){.words = calloc((size_t)argc, sizeof *o->words),
+                   .steps = NOT_SAID,
+                   .limit.key = "device.memory_limit",
+                   .run = {.limit = NOT_SAID}};
     const plait_option table[] = {
         {"--ranks", PLAIT_OPTION_WHOLE, &o->ranks, 1, 1 << 16},
+        {"--device-memory", PLAIT_OPTION_KEY, &o->limit, 0, 0},
         {"--machine", PLAIT_OPTION_TEXT, &o->machine, 0, 0},
         {"--measure", PLAIT_OPTION_FLAG, &o->measure, 0, 0},
         {"--steps", PLAIT_OPTION_WHOLE, &o->steps, 3, 100000},
@@ -57,8 +62,7 @@ static plait_status parse(int argc, char **argv, options *o)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
     PLAIT_TRY(plait_options_parse(table, sizeof table / sizeof *table, plait_usage_compare, argc, argv, o->words,
                                   &o->num_words));
-    if (o->num_words == 0)
-        PLAIT_FAIL(USAGE, "%s", plait_usage_compare);
+    PLAIT_TRY(plait_options_file_first(o->words, o->num_words, o->limit.word, plait_usage_compare));
     return settle_run(o);
 }
 
@@ -76,19 +80,10 @@ static plait_status measure(plait_variants *v, const plait_plan_request *request
     return PLAIT_OK;
 }
 
-/* NULL: none is possible. */
-static const plait_variant *first_possible(const plait_variants *v)
-{
-    for (int i = 0; i < v->num; i++)
-        if (v->all[i].legal)
-            return &v->all[i];
-    return NULL;
-}
-
 /* Files of the runs; the same for all variants. None when no variant is possible. */
 static int files_of(const plait_variants *v, plait_named_file files[PLAIT_CONFIG_FILES])
 {
-    const plait_variant *first = first_possible(v);
+    const plait_variant *first = plait_variants_first(v);
     if (!first)
         return 0;
     plait_outputs_of_config(&first->plan.cfg, files);
@@ -111,7 +106,7 @@ static plait_status any_measured(const plait_variants *v)
 /* All has been said by then: for scripts there is the code of a run that does not fit. */
 static plait_status any_fits(const plait_variants *v)
 {
-    const plait_variant *first = first_possible(v);
+    const plait_variant *first = plait_variants_first(v);
     if (!first || plait_variants_some_fit(v)) /* none at all is no question of memory */
         return PLAIT_OK;
     PLAIT_TRY(plait_output_flush());

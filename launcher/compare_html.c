@@ -47,14 +47,16 @@ static void put_best(FILE *out, const char *what, const char *number, const plai
 static void put_facts(const page *the, FILE *out)
 {
     const plait_variants *v = the->v;
-    const plait_variant *smallest = plait_variants_smallest(v), *fastest = plait_variants_fastest(v, false),
-                        *measured = plait_variants_fastest(v, true);
+    const plait_variant *first = plait_variants_first(v), *smallest = plait_variants_smallest(v),
+                        *fastest = plait_variants_fastest(v, false), *measured = plait_variants_fastest(v, true);
     fputs("<p class=\"lead\">", out);
     plait_html_format(out,
                       "One model, %d rank%s, %lld samples of %lld tokens a step, in %d ways; %d more are not "
                       "possible.",
                       v->ranks, v->ranks == 1 ? "" : "s", (long long)v->global_batch, (long long)v->seq_length,
                       v->num - v->num_illegal, v->num_illegal);
+    if (first)
+        plait_html_format(out, " Planned for %s.", plait_planned_ranks_are(&first->plan));
     fputs("</p>\n", out);
     plait_html_facts_begin(out);
     if (smallest)
@@ -371,11 +373,9 @@ static bool is_best(const page *the, const plait_variant *one)
 
 static void put_memory_table(const page *the, FILE *out)
 {
-    const char *heads[7 + PLAIT_MEM_KINDS] = {"<variant", "tp", "pp", "dp", "micro-batches"};
+    const char *heads[4 + PLAIT_MEM_KINDS] = {"<variant", "micro-batches", "all", "sent a step"};
     for (int k = 0; k < PLAIT_MEM_KINDS; k++)
-        heads[5 + k] = plait_mem_kind_name((plait_mem_kind)k);
-    heads[5 + PLAIT_MEM_KINDS] = "all";
-    heads[6 + PLAIT_MEM_KINDS] = "sent a step";
+        heads[4 + k] = plait_mem_kind_name((plait_mem_kind)k);
     plait_html_table_begin(out, "bytes", heads, sizeof heads / sizeof *heads);
     for (int i = 0; i < the->v->num; i++) {
         const plait_variant *one = &the->v->all[i];
@@ -384,15 +384,12 @@ static void put_memory_table(const page *the, FILE *out)
         const plait_rank_class *c = plait_rank_plan_largest(&one->plan.plan);
         plait_html_row_begin(out, is_best(the, one) ? "best" : "variant");
         plait_html_cell_text(out, "%s", one->name);
-        plait_html_cell(out, "%d", one->tp);
-        plait_html_cell(out, "%d", one->pp);
-        plait_html_cell(out, "%d", one->dp);
         plait_html_cell(out, "%lld x %lld", (long long)one->plan.cfg.batch.accumulation,
                         (long long)one->plan.cfg.batch.micro_batch_size);
-        for (int k = 0; k < PLAIT_MEM_KINDS; k++)
-            plait_html_cell(out, "%s", plait_grouped((int64_t)c->bytes[k]));
         plait_html_cell(out, "%s", plait_grouped((int64_t)c->total));
         plait_html_cell(out, "%s", plait_grouped(one->volume));
+        for (int k = 0; k < PLAIT_MEM_KINDS; k++)
+            plait_html_cell(out, "%s", plait_grouped((int64_t)c->bytes[k]));
         plait_html_row_end(out);
     }
     plait_html_table_end(out);
@@ -472,7 +469,7 @@ static void put_illegal(const page *the, FILE *out)
 static void put_keys(const page *the, FILE *out)
 {
     plait_html_section_begin(out, "Keys of each variant");
-    fputs("<details>\n<summary>What to add to plait train or plait plan</summary>\n", out);
+    fputs("<details open=\"\">\n<summary>What to add to plait train or plait plan</summary>\n", out);
     for (int i = 0; i < the->v->num; i++) {
         const plait_variant *one = &the->v->all[i];
         if (!one->legal)

@@ -58,8 +58,10 @@ static void print_illegal(const plait_variants *v, FILE *out)
 
 void plait_compare_print(const plait_variants *v, FILE *out)
 {
-    fprintf(out, "%d rank%s, %lld sample%s of %lld tokens a step\n", v->ranks, v->ranks == 1 ? "" : "s",
-            (long long)v->global_batch, v->global_batch == 1 ? "" : "s", (long long)v->seq_length);
+    const plait_variant *first = plait_variants_first(v);
+    fprintf(out, "%d rank%s, %lld sample%s of %lld tokens a step%s%s\n", v->ranks, v->ranks == 1 ? "" : "s",
+            (long long)v->global_batch, v->global_batch == 1 ? "" : "s", (long long)v->seq_length, first ? "; " : "",
+            first ? plait_planned_ranks_are(&first->plan) : "");
     print_header(out);
     for (int i = 0; i < v->num; i++)
         if (v->all[i].legal)

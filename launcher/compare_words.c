@@ -21,6 +21,19 @@ static const plait_variant *find(const plait_variants *v, int tp, int pp, int dp
     return NULL;
 }
 
+/* Tensor parallelism as far as the model goes: over all ranks, else with pipeline stages. NULL: none at all. */
+static const plait_variant *most_tensor(const plait_variants *v)
+{
+    const plait_variant *best = find(v, v->ranks, 1, 1, 0);
+    for (int i = 0; i < v->num && (!best || best->tp < v->ranks); i++) {
+        const plait_variant *one = &v->all[i];
+        const bool counts = one->dp == 1 && one->tp > 1 && one == find(v, one->tp, one->pp, 1, 0);
+        if (counts && (!best || one->tp > best->tp))
+            best = one;
+    }
+    return best;
+}
+
 static void say_machine(const plait_variants *v, FILE *out)
 {
     for (int i = 0; i < v->num; i++) {
@@ -215,7 +228,7 @@ static void say_agreement(const plait_variants *v, FILE *out)
 void plait_compare_words(const plait_variants *v, FILE *out)
 {
     const bool measured = any_measured(v);
-    const plait_variant *tensor = find(v, v->ranks, 1, 1, 0), *zero = find(v, 1, 1, v->ranks, 3);
+    const plait_variant *tensor = most_tensor(v), *zero = find(v, 1, 1, v->ranks, 3);
     say_machine(v, out);
     say_limit(v, plait_variants_fastest(v, measured) != NULL, out);
     say_memory(v, out);

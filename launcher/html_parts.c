@@ -81,17 +81,12 @@ void plait_html_time_parts(const plait_prediction *p, int stage, plait_html_part
 
 double plait_html_volume_parts(const plait_rank_class *c, plait_html_part out[PLAIT_GROUPS])
 {
-    double sum = 0;
-    int *ranks = calloc((size_t)c->first.world, sizeof *ranks);
+    double by_group[PLAIT_GROUPS];
+    const double sum = plait_class_sent(c, by_group);
     for (int g = 0; g < PLAIT_GROUPS; g++) {
         const char *name = plait_group_name((plait_group)g);
-        out[g] = (plait_html_part){name, name, 0};
-        const int size = ranks ? plait_topology_group(&c->first, (plait_group)g, ranks) : 1;
-        for (int k = 0; k < PLAIT_COMM_KINDS; k++)
-            out[g].value += plait_traffic_volume((plait_comm_kind)k, size, (double)c->traffic[g].bytes[k]);
-        sum += out[g].value;
+        out[g] = (plait_html_part){name, name, by_group[g]};
     }
-    free(ranks);
     return sum;
 }
 

@@ -63,6 +63,8 @@ static void add_zero(knobs *n)
     const plait_config *cfg = n->cfg;
     for (int stage = (int)cfg->zero.stage + 1; stage <= 3 && n->topo->dp > 1; stage++)
         add_key(add(n), "zero_optimization.stage=%d", stage);
+    if (cfg->zero.stage > 0 && n->topo->dp == 1) /* nobody is left to share with, and gathered units are copies */
+        add_key(add(n), "zero_optimization.stage=0");
     if (cfg->zero.stage == 3 && cfg->zero.prefetch_units > 0)
         add_key(add(n), "zero_optimization.prefetch_units=0");
 }
@@ -119,11 +121,6 @@ static void add_all(knobs *n)
 
 /* ---- what each does ---- */
 
-static void keep_reason(knob *k)
-{
-    snprintf(k->reason, sizeof k->reason, "%.*s", (int)strcspn(plait_error_text(), "\n"), plait_error_text());
-}
-
 /* Plans with the keys so far and those of k. One that is refused says why in `reason`. *p is to be given back. `timed`:
  * predicts too, where there is a machine; of thousands of micro-batches that takes longest. */
 static plait_status plan_with(const knobs *n, knob *k, bool timed, plait_planned *p)
@@ -140,7 +137,7 @@ static plait_status plan_with(const knobs *n, knob *k, bool timed, plait_planned
         request.machine = NULL;
     plait_status st = plait_planned_init(p, &request, more, num_more);
     if (st == PLAIT_UNSUPPORTED && request.machine) { /* whose file knows less than the plan needs */
-        keep_reason(k);
+        plait_planned_refusal(k->reason, sizeof k->reason);
         plait_planned_deinit(p);
         request.machine = NULL;
         st = plait_planned_init(p, &request, more, num_more);
@@ -150,7 +147,7 @@ static plait_status plan_with(const knobs *n, knob *k, bool timed, plait_planned
         k->bytes = plait_planned_bytes(p);
         k->seconds = p->plan.predicted ? p->plan.prediction.step_seconds : 0;
     } else if (st == PLAIT_USAGE) {
-        keep_reason(k);
+        plait_planned_refusal(k->reason, sizeof k->reason);
     }
     return st == PLAIT_USAGE ? PLAIT_OK : st;
 }
@@ -260,7 +257,7 @@ static plait_status print_together(knobs *n, FILE *out)
         fputs("none of them saves anything\n", out);
     }
     if (steps > 0 && reached.bytes > limit && !best)
-        fputs("  and no further key of these saves more: more ranks or a smaller model are needed\n", out);
+        fputs("  and from there none of these keys saves more: more ranks or a smaller model would\n", out);
 done:
     plait_planned_deinit(&at);
     return st;

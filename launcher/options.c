@@ -60,6 +60,19 @@ plait_status plait_options_parse(const plait_option *options, int num_options, c
     return PLAIT_OK;
 }
 
+plait_status plait_options_file_first(const char **words, int num_words, const char *made, const char *usage)
+{
+    int i = 0;
+    while (i < num_words && words[i] == made)
+        i++;
+    if (i == num_words)
+        PLAIT_FAIL(USAGE, "%s", usage);
+    const char *file = words[i];
+    memmove(words + 1, words, (size_t)i * sizeof *words);
+    words[0] = file;
+    return PLAIT_OK;
+}
+
 void plait_options_join(const char *const *words, int num_words, char *text, size_t size)
 {
     size_t used = 0;

@@ -36,6 +36,10 @@ typedef struct plait_option_key {
  * PLAIT_USAGE: an unknown option (with `usage`), or a value that is missing or none. */
 PLAIT_MUST_USE plait_status plait_options_parse(const plait_option *options, int num_options, const char *usage,
                                                 int argc, char **argv, const char **words, int *num_words);
+/* Puts the configuration's file first among the words, which is the first that no option has made (`made`, of a
+ * PLAIT_OPTION_KEY). PLAIT_USAGE, with `usage`: there is none. */
+PLAIT_MUST_USE plait_status plait_options_file_first(const char **words, int num_words, const char *made,
+                                                     const char *usage);
 /* The words with blanks between them, cut at `size`. */
 void plait_options_join(const char *const *words, int num_words, char *text, size_t size);
 

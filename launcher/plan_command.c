@@ -25,20 +25,6 @@ typedef struct options {
     plait_option_key limit;
 } options;
 
-/* The file is the first word that no option has made. */
-static plait_status file_first(options *o)
-{
-    int i = 0;
-    while (i < o->num_words && o->words[i] == o->limit.word)
-        i++;
-    if (i == o->num_words)
-        PLAIT_FAIL(USAGE, "%s", plait_usage_plan);
-    const char *file = o->words[i];
-    memmove(o->words + 1, o->words, (size_t)i * sizeof *o->words);
-    o->words[0] = file;
-    return PLAIT_OK;
-}
-
 static plait_status parse(int argc, char **argv, options *o)
 {
     *o = (options){.words = calloc((size_t)argc, sizeof *o->words), .limit.key = "device.memory_limit"};
@@ -51,7 +37,7 @@ static plait_status parse(int argc, char **argv, options *o)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for %d arguments", argc);
     PLAIT_TRY(plait_options_parse(table, sizeof table / sizeof *table, plait_usage_plan, argc, argv, o->words,
                                   &o->num_words));
-    PLAIT_TRY(file_first(o));
+    PLAIT_TRY(plait_options_file_first(o->words, o->num_words, o->limit.word, plait_usage_plan));
     if (o->estimator && strcmp(o->estimator, "deepspeed") != 0)
         PLAIT_FAIL(USAGE, "--estimator: deepspeed is known, '%s' is not", o->estimator);
     return PLAIT_OK;

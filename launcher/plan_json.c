@@ -21,15 +21,18 @@ static void print_memory(const plait_planned *p, const plait_rank_class *c, FILE
     for (int kind = 0; kind < PLAIT_MEM_KINDS; kind++)
         fprintf(out, "\"%s\":%zu,", plait_mem_kind_name((plait_mem_kind)kind), c->bytes[kind]);
     fprintf(out, "\"total\":%zu},\"host\":", c->total);
-    if (p->host_bytes < 0) {
+    if (p->host_bytes < 0 && c->host_staging == 0) {
         fputs("null}", out);
-    } else {
-        fprintf(out, "{\"%s\":%lld", plait_mem_kind_name(PLAIT_MEM_WORK),
-                (long long)p->host_bytes + (long long)c->host_bytes);
-        if (c->host_staging > 0)
-            fprintf(out, ",\"%s\":%zu", plait_mem_kind_name(PLAIT_MEM_COMM), c->host_staging);
-        fputs("}}", out);
+        return;
     }
+    fprintf(out, "{\"%s\":", plait_mem_kind_name(PLAIT_MEM_WORK));
+    if (p->host_bytes < 0)
+        fputs("null", out);
+    else
+        fprintf(out, "%lld", (long long)p->host_bytes + (long long)c->host_bytes);
+    if (c->host_staging > 0)
+        fprintf(out, ",\"%s\":%zu", plait_mem_kind_name(PLAIT_MEM_COMM), c->host_staging);
+    fputs("}}", out);
 }
 
 static void print_peaks(const plait_rank_class *c, FILE *out)
@@ -154,9 +157,9 @@ void plait_plan_print_json(const plait_planned *p, FILE *out)
     const char *separator = "";
     fprintf(out,
             "{\"version\":1,\"topology\":{\"world\":%d,\"tp\":%d,\"pp\":%d,\"dp\":%d},\"zero_stage\":%lld,"
-            "\"dtype\":\"%s\",\"tokens_per_step\":%lld,",
+            "\"dtype\":\"%s\",\"backend\":\"%s\",\"tokens_per_step\":%lld,",
             t->world, t->tp, t->pp, t->dp, (long long)p->cfg.zero.stage, plait_dtype_name(p->cfg.precision.dtype),
-            (long long)plait_planned_tokens(p));
+            p->cfg.device.backend == PLAIT_BACKEND_CUDA ? "cuda" : "cpu", (long long)plait_planned_tokens(p));
     print_ranks(p, out);
     fputs(",\"classes\":[", out);
     for (int i = 0; i < p->plan.num_classes; i++) {

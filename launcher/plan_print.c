@@ -167,10 +167,10 @@ void plait_plan_print_verdict(const plait_planned *p, FILE *out)
 void plait_plan_print_topology(const plait_planned *p, FILE *out)
 {
     const plait_topology *t = &p->plan.topo;
-    fprintf(out, "ranks: %d = tensor %d x pipeline %d x data %d; ZeRO stage %lld; %s; %lld micro-batch%s of %lld\n",
+    fprintf(out, "ranks: %d = tensor %d x pipeline %d x data %d; ZeRO stage %lld; %s; %lld micro-batch%s of %lld; %s\n",
             t->world, t->tp, t->pp, t->dp, (long long)p->cfg.zero.stage, plait_dtype_name(p->cfg.precision.dtype),
             (long long)p->cfg.batch.accumulation, p->cfg.batch.accumulation == 1 ? "" : "es",
-            (long long)p->cfg.batch.micro_batch_size);
+            (long long)p->cfg.batch.micro_batch_size, plait_planned_ranks_are(p));
 }
 
 static void print_estimate(const plait_planned *p, const plait_rank_class *largest, FILE *out)

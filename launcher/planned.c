@@ -1,5 +1,6 @@
 #include "launcher/planned.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,18 +60,45 @@ void plait_planned_deinit(plait_planned *p)
     plait_config_deinit(&p->cfg);
 }
 
+/* Data ranks of a node, where the machine says how large one is; else all. */
+static int data_ranks_of_node(const plait_planned *p)
+{
+    const plait_topology *t = &p->plan.topo;
+    const int node = p->machine ? p->machine->ranks_per_node : 0;
+    if (node == 0 || node >= t->tp * t->dp)
+        return t->dp;
+    return node > t->tp ? node / t->tp : 1;
+}
+
 plait_status plait_planned_estimate(plait_planned *p)
 {
     const plait_rank_class *c = plait_rank_plan_largest(&p->plan);
+    const int per_node = data_ranks_of_node(p);
     const plait_estimate_request r = {.params = c->elements,
                                       .largest_layer_params = c->largest_unit,
-                                      .gpus_per_node = p->plan.topo.dp,
-                                      .nodes = 1,
+                                      .gpus_per_node = per_node,
+                                      .nodes = (p->plan.topo.dp + per_node - 1) / per_node,
                                       .stage = (int)p->cfg.zero.stage,
                                       .zero_init = true};
     PLAIT_TRY(plait_estimate_states(&r, &p->estimate));
     p->estimated = true;
     return PLAIT_OK;
+}
+
+const char *plait_planned_ranks_are(const plait_planned *p)
+{
+    if (p->cfg.device.backend != PLAIT_BACKEND_CUDA)
+        return "CPU ranks";
+    return p->cfg.comm.backend == PLAIT_COMM_NCCL ? "GPUs over NCCL" : "GPUs over host memory and MPI";
+}
+
+void plait_planned_refusal(char *text, size_t size)
+{
+    static const char from[] = "override: ";
+    const char *error = plait_error_text();
+    if (strncmp(error, from, sizeof from - 1) == 0)
+        error += sizeof from - 1;
+    snprintf(text, size, "%.*s", (int)strcspn(error, "\n"), error);
 }
 
 size_t plait_planned_bytes(const plait_planned *p)

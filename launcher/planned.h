@@ -35,9 +35,15 @@ PLAIT_MUST_USE plait_status plait_planned_init(plait_planned *p, const plait_pla
 void plait_planned_deinit(plait_planned *p);
 
 /* Sets what DeepSpeed's estimator says of the rank that holds most beside its plan: of the parameters that it computes
- * with, shared by its data ranks as by GPUs of one node, with the largest unit as the largest layer. PLAIT_USAGE where
- * the estimator knows no such run: below stage 2. */
+ * with, shared by its data ranks as by GPUs of one node, or of nodes as large as the machine's, with the largest unit
+ * as the largest layer. PLAIT_USAGE where the estimator knows no such run: below stage 2. */
 PLAIT_MUST_USE plait_status plait_planned_estimate(plait_planned *p);
+
+/* What its ranks are: "CPU ranks", "GPUs over NCCL", "GPUs over host memory and MPI". */
+const char *plait_planned_ranks_are(const plait_planned *p);
+/* Why the last plan was refused: the first line of the last error. An override that it blames is named without saying
+ * so, since it may be of the plan's own making. */
+void plait_planned_refusal(char *text, size_t size);
 
 /* Bytes of the device tier on the rank that holds most. */
 size_t plait_planned_bytes(const plait_planned *p);

@@ -4,13 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRAIN    "train CONFIG [key=value ...]"
-#define CONFIG   "config CONFIG [key=value ...] [--ranks N] [--json]"
-#define DIFF     "diff RUN_A RUN_B"
-#define PLAN     "plan CONFIG [key=value ...] [--ranks N] [--device-memory SIZE] [--machine FILE] [--json] [--html FILE]"
-#define COMPARE  "compare CONFIG [key=value ...] [--ranks N] [--machine FILE] [--measure] [--json FILE] [--html FILE]"
-#define BENCH    "bench --machine FILE [--dtypes fp32,bf16,fp16] [--quick]"
-#define KERNELS  "bench kernels [--backend auto|cpu|cuda] [--dtypes fp32,bf16,fp16] [--json FILE] [--quick]"
+#define TRAIN  "train CONFIG [key=value ...]"
+#define CONFIG "config CONFIG [key=value ...] [--ranks N] [--json]"
+#define DIFF   "diff RUN_A RUN_B"
+#define PLAN                                                                                                           \
+    "plan CONFIG [key=value ...] [--ranks N] [--device-memory SIZE] [--machine FILE] [--estimator deepspeed] "         \
+    "[--json] [--html FILE]"
+#define COMPARE                                                                                                        \
+    "compare CONFIG [key=value ...] [--ranks N] [--device-memory SIZE] [--machine FILE] [--measure] [--json FILE] "    \
+    "[--html FILE]"
+#define BENCH "bench --machine FILE [--dtypes fp32,bf16,fp16] [--quick]"
+#define KERNELS                                                                                                        \
+    "bench kernels [--backend auto|cpu|cuda] [--isa auto|avx2|avx512] [--dtypes LIST] [--against FILE] [--json FILE] " \
+    "[--quick]"
 #define GENERATE "generate WEIGHTS CONFIG --prompt TEXT --bytes N [--temperature T] [--seed S] [key=value ...]"
 #define KEYS     "  key=value        overrides a key of CONFIG, such as train.train_iters=10; the last one wins\n"
 #define HELP     "  -h, --help       prints this\n"
@@ -76,6 +82,8 @@ const char plait_usage_compare[] =
     "smallest, what is fastest and why. Those that are not possible are listed with the reason. Ends with 3 where\n"
     "device.memory_limit is given and none fits.\n" KEYS
     "  --ranks N        for so many ranks; else as many as CONFIG asks for\n"
+    "  --device-memory SIZE\n"
+    "                   of each rank, such as 80GiB: overrides device.memory_limit in its turn\n"
     "  --machine FILE   predicts times: from plait bench, or one of configs/machines\n"
     "  --measure        runs each for a few steps under mpiexec on this machine\n"
     "  --steps N        so many (7); times are the median of all but the first two\n"
@@ -103,6 +111,8 @@ const char plait_usage_bench[] =
     "of that of a copy.\n"
     "  --machine FILE   where to: what it has from runs with other ranks or types stays\n"
     "  --backend WHERE  auto: a GPU if there is one\n"
+    "  --isa ISA        vector instructions of the host; auto: the widest there are\n"
+    "  --against FILE   a machine file (configs/machines/): what each rate is of what that says\n"
     "  --json FILE      the table for programs\n"
     "  --dtypes LIST    types to compute in; default fp32,bf16,fp16\n"
     "  --quick          few points and little time: to try it, not to plan with\n" HELP;

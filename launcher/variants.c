@@ -156,17 +156,17 @@ static plait_status list_all(lister *l)
 
 /* ---- their plans ---- */
 
-double plait_traffic_volume(plait_comm_kind kind, int size, double bytes)
+/* Of a buffer of so many bytes, by rings (launcher/variants.h). */
+static double sent(plait_comm_kind kind, int size, double bytes)
 {
-    const double ring = bytes * (size - 1) / size;
     switch (kind) {
     case PLAIT_COMM_ALL_REDUCE:
-        return 2 * ring;
+        return 2 * bytes * (size - 1) / size;
     case PLAIT_COMM_REDUCE_SCATTER:
     case PLAIT_COMM_ALL_GATHER:
+        return bytes * (size - 1) / size;
     case PLAIT_COMM_REDUCE:
     case PLAIT_COMM_BROADCAST:
-        return ring;
     case PLAIT_COMM_SEND:
         return bytes;
     case PLAIT_COMM_RECV:
@@ -177,21 +177,28 @@ double plait_traffic_volume(plait_comm_kind kind, int size, double bytes)
     return 0;
 }
 
-static int64_t volume_of(const plait_planned *p)
+double plait_class_sent(const plait_rank_class *c, double by_group[PLAIT_GROUPS])
 {
-    double most = 0;
-    int *ranks = calloc((size_t)p->world, sizeof *ranks);
-    for (int i = 0; ranks && i < p->plan.num_classes; i++) {
-        const plait_rank_class *c = &p->plan.classes[i];
-        double sum = 0;
-        for (int g = 0; g < PLAIT_GROUPS; g++) {
-            const int size = plait_topology_group(&c->first, (plait_group)g, ranks);
-            for (int k = 0; k < PLAIT_COMM_KINDS; k++)
-                sum += plait_traffic_volume((plait_comm_kind)k, size, (double)c->traffic[g].bytes[k]);
-        }
-        most = sum > most ? sum : most;
+    double sum = 0;
+    int *ranks = calloc((size_t)c->first.world, sizeof *ranks);
+    for (int g = 0; g < PLAIT_GROUPS; g++) {
+        const int size = ranks ? plait_topology_group(&c->first, (plait_group)g, ranks) : 1;
+        by_group[g] = 0;
+        for (int k = 0; k < PLAIT_COMM_KINDS && size > 1; k++)
+            by_group[g] += sent((plait_comm_kind)k, size, (double)c->traffic[g].wire[k]);
+        sum += by_group[g];
     }
     free(ranks);
+    return sum;
+}
+
+static int64_t most_sent(const plait_planned *p)
+{
+    double most = 0, by_group[PLAIT_GROUPS];
+    for (int i = 0; i < p->plan.num_classes; i++) {
+        const double sum = plait_class_sent(&p->plan.classes[i], by_group);
+        most = sum > most ? sum : most;
+    }
     return (int64_t)most;
 }
 
@@ -206,13 +213,13 @@ static plait_status plan(plait_variants *v, plait_variant *one, const plait_plan
     const plait_status st = plait_planned_init(&one->plan, &here, keys, one->num_keys);
     one->legal = st == PLAIT_OK;
     if (one->legal) {
-        one->volume = volume_of(&one->plan);
+        one->volume = most_sent(&one->plan);
         return PLAIT_OK;
     }
     if (st != PLAIT_USAGE)
         return st;
     v->num_illegal++;
-    snprintf(one->reason, sizeof one->reason, "%.*s", (int)strcspn(plait_error_text(), "\n"), plait_error_text());
+    plait_planned_refusal(one->reason, sizeof one->reason);
     return PLAIT_OK;
 }
 
@@ -267,6 +274,14 @@ bool plait_variants_some_fit(const plait_variants *v)
         if (v->all[i].legal && plait_planned_fits(&v->all[i].plan))
             return true;
     return false;
+}
+
+const plait_variant *plait_variants_first(const plait_variants *v)
+{
+    for (int i = 0; i < v->num; i++)
+        if (v->all[i].legal)
+            return &v->all[i];
+    return NULL;
 }
 
 const plait_variant *plait_variants_smallest(const plait_variants *v)

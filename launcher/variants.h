@@ -31,7 +31,7 @@ typedef struct plait_variant {
     bool legal;
     char reason[256]; /* why not */
     plait_planned plan;
-    int64_t volume; /* bytes that a rank sends in a step, of the rank that sends most (plait_traffic_volume) */
+    int64_t volume; /* bytes that a rank sends in a step, of the rank that sends most (plait_class_sent) */
     plait_measured measured;
 } plait_variant;
 
@@ -56,15 +56,17 @@ void plait_variants_deinit(plait_variants *v);
 double plait_variant_seconds(const plait_variant *one, bool measured);
 /* Whether one fits in device.memory_limit (without a limit all do). */
 bool plait_variants_some_fit(const plait_variants *v);
+/* The first legal one; NULL: none is. */
+const plait_variant *plait_variants_first(const plait_variants *v);
 /* The legal variant of least bytes on its largest rank; of least predicted (or, where all are measured, measured) time,
  * among those that fit if one does. NULL: none, or no times. */
 const plait_variant *plait_variants_smallest(const plait_variants *v);
 const plait_variant *plait_variants_fastest(const plait_variants *v, bool measured);
 
-/* Bytes that a rank of a group of `size` sends for an operation of that many buffer bytes, by the ring algorithms whose
- * factors papers quote: all-reduce 2 (N - 1) / N, reduce-scatter, all-gather, reduce and broadcast (N - 1) / N, a
- * message 1, received 0. */
-double plait_traffic_volume(plait_comm_kind kind, int size, double bytes);
+/* Bytes that a rank of the class puts on the wire in a step, in all and by group, by rings: of an all-reduce 2 (N - 1)
+ * / N of the elements as they travel, of reduce-scatter and all-gather (N - 1) / N, of reduce and broadcast, which pass
+ * through, all, of a message that is sent all. */
+double plait_class_sent(const plait_rank_class *c, double by_group[PLAIT_GROUPS]);
 
 PLAIT_END_DECLS
 #endif

@@ -380,9 +380,14 @@ static plait_status check(const plait_comm *c, const plait_comm_op *op)
     return PLAIT_OK;
 }
 
+static int64_t bytes_as(const plait_comm_op *op, plait_dtype dtype)
+{
+    return op->kind == PLAIT_COMM_BARRIER ? 0 : op->count * (int64_t)plait_dtype_size(dtype);
+}
+
 static int64_t op_bytes(const plait_comm_op *op)
 {
-    return op->kind == PLAIT_COMM_BARRIER ? 0 : op->count * (int64_t)plait_dtype_size(op->dtype);
+    return bytes_as(op, op->dtype);
 }
 
 void plait_comm_own_counts(const plait_comm *c, const plait_comm_op *op, int64_t *in, int64_t *out)
@@ -419,6 +424,7 @@ static void count_traffic(plait_comm *c, const plait_comm_op *op, bool of_tensor
         return;
     c->traffic.calls[op->kind]++;
     c->traffic.bytes[op->kind] += op_bytes(op);
+    c->traffic.wire[op->kind] += bytes_as(op, op->wire);
     if (is_message(op->kind) || op->kind == PLAIT_COMM_BARRIER)
         return;
     size_t staged = (size_t)op->count * plait_comm_staged_size(op);

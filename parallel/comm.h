@@ -95,6 +95,7 @@ const char *plait_comm_name(const plait_comm *c);
  * and receive. Groups of one count nothing. */
 typedef struct plait_traffic {
     int64_t calls[PLAIT_COMM_KINDS], bytes[PLAIT_COMM_KINDS];
+    int64_t wire[PLAIT_COMM_KINDS]; /* bytes at the width in which the elements travel */
     /* Bytes of the largest collective so far as it travels, at the output's width where that is larger and the sum
      * travels on (all-reduce, reduce): what staging has to hold to do it in one round. */
     size_t largest;

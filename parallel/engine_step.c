@@ -162,6 +162,7 @@ static void note_traffic(plait_engine *e)
         for (int k = 0; k < PLAIT_COMM_KINDS; k++) {
             sum->calls[k] += one.calls[k];
             sum->bytes[k] += one.bytes[k];
+            sum->wire[k] += one.wire[k];
         }
     }
 }

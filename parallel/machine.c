@@ -366,24 +366,34 @@ static double scaled_seconds(const plait_link_table *t, int size, double bytes)
     return latency * want.steps / have.steps + (all - latency) * share;
 }
 
+/* Bytes a second at which a ring moves on: as NCCL's rings, one for each network adapter that the group has on a node.
+ */
+static double ring_bandwidth(const plait_machine *m, plait_comm_kind kind, int size, int nodes)
+{
+    if (nodes < 2)
+        return m->node.bandwidth;
+    const double all = m->network.bandwidth * (kind == PLAIT_COMM_SEND || kind == PLAIT_COMM_RECV ? 1 : size / nodes);
+    return m->node.bandwidth > 0 && size > nodes ? fmin(all, m->node.bandwidth) : all;
+}
+
 plait_status plait_machine_comm_seconds(const plait_machine *m, const plait_machine_use *use, plait_comm_kind kind,
-                                        int size, bool spans, plait_dtype dtype, double bytes, double *seconds)
+                                        int size, int nodes, plait_dtype dtype, double bytes, double *seconds)
 {
     *seconds = 0;
     if (size < 2 || (bytes <= 0 && kind != PLAIT_COMM_BARRIER))
         return PLAIT_OK;
     const plait_link_table like = {
-        .kind = kind == PLAIT_COMM_RECV ? PLAIT_COMM_SEND : kind, .size = size, .spans = spans, .dtype = dtype};
+        .kind = kind == PLAIT_COMM_RECV ? PLAIT_COMM_SEND : kind, .size = size, .spans = nodes > 1, .dtype = dtype};
     const plait_link_table *t = links_for(m, use, &like);
-    const plait_link *link = spans ? &m->network : &m->node;
+    const double bandwidth = ring_bandwidth(m, kind, size, nodes);
     if (t) {
         *seconds = t->size == size ? seconds_at(t, bytes) : scaled_seconds(t, size, bytes);
-    } else if (link->bandwidth > 0) {
+    } else if (bandwidth > 0) {
         const ring r = ring_of(kind, size);
-        *seconds = r.steps * link->latency + r.share * bytes / link->bandwidth;
+        *seconds = r.steps * (nodes > 1 ? m->network : m->node).latency + r.share * bytes / bandwidth;
     } else {
         PLAIT_FAIL(UNSUPPORTED, "the machine \"%s\" has no times of %s among %d ranks %s", m->name,
-                   plait_comm_kind_name(kind), size, spans ? "on several nodes" : "of a node");
+                   plait_comm_kind_name(kind), size, nodes > 1 ? "on several nodes" : "of a node");
     }
     return PLAIT_OK;
 }

@@ -88,11 +88,12 @@ typedef struct plait_machine_use {
  * rather than none. PLAIT_UNSUPPORTED, with operation and type, where the machine has nothing that serves. */
 PLAIT_MUST_USE plait_status plait_machine_op_seconds(const plait_machine *m, const plait_machine_use *use,
                                                      const plait_op_record *r, double *seconds);
-/* Seconds of a communication of a group of `size` ranks once all have started it; spans: they are on several nodes.
+/* Seconds of a communication of a group of `size` ranks on `nodes` nodes once all have started it. Between nodes a
+ * ring has as many lanes as the group has ranks on a node, each with the network of its rank, up to the node's link.
  * PLAIT_UNSUPPORTED, with kind and size, where nothing serves. Groups of one and 0 bytes: 0, but a barrier has no
  * bytes. A table of another type serves where there is none of this one. */
 PLAIT_MUST_USE plait_status plait_machine_comm_seconds(const plait_machine *m, const plait_machine_use *use,
-                                                       plait_comm_kind kind, int size, bool spans, plait_dtype dtype,
+                                                       plait_comm_kind kind, int size, int nodes, plait_dtype dtype,
                                                        double bytes, double *seconds);
 /* The largest rate in FLOP/s of that type, for whatever threads and ranks, and its table; 0: there is none. */
 double plait_machine_reached(const plait_machine *m, plait_dtype dtype, const plait_rate_table **best);

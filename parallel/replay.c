@@ -7,8 +7,8 @@
 
 /* An operation that joins stages: the k-th on its channel (messages: that a stage sends). */
 typedef struct meeting {
-    int missing;       /* stages that have not come to it */
-    double begin, end; /* begin: when the last one came (so far); end NEVER: some are missing */
+    int missing;      /* stages that have not come to it */
+    double came, end; /* came: when the last one came (so far); end NEVER: some are missing */
 } meeting;
 
 typedef struct meetings {
@@ -25,7 +25,7 @@ typedef struct lane {
     int num_met[PLAIT_CHANNELS];         /* joint collectives begun so far */
     int num_sent[PLAIT_CHANNELS], num_received[PLAIT_CHANNELS];
     int *meeting_of;         /* [num_ops]: of an operation that joins stages */
-    double *begin, *end;     /* [num_ops]: of the others; NEVER: not yet */
+    double *came, *end;      /* [num_ops]: of the others, when they were started and ended; NEVER: not yet */
     int *first_op, *last_op; /* [num_requests] */
     bool waiting;            /* has come to the wait at its position */
     plait_span *open;        /* the forward or backward that it is in */
@@ -102,12 +102,11 @@ static void come(replay *r, int stage, int index)
     meetings *m = meetings_of(r, stage, op);
     const int k = l->meeting_of[index];
     meeting *here = &m->all[k];
-    here->begin = later(here->begin, l->clock);
+    here->came = later(here->came, l->clock);
     if (--here->missing > 0)
         return;
-    if (r->machine->overlap && k > 0)
-        here->begin = later(here->begin, m->all[k - 1].end);
-    here->end = here->begin + op->seconds;
+    const bool queues = r->machine->overlap && k > 0;
+    here->end = (queues ? later(here->came, m->all[k - 1].end) : here->came) + op->seconds;
 }
 
 /* ---- one operation ---- */
@@ -117,20 +116,20 @@ static void run_alone(replay *r, lane *l, int index)
 {
     const plait_trace_op *op = &l->t->ops[index];
     double *free_at = &l->channel_free[op->channel];
-    l->begin[index] = r->machine->overlap ? later(l->clock, *free_at) : l->clock;
-    l->end[index] = *free_at = l->begin[index] + op->seconds;
+    l->came[index] = l->clock;
+    l->end[index] = *free_at = (r->machine->overlap ? later(l->clock, *free_at) : l->clock) + op->seconds;
 }
 
-/* When the operation began and ended; false: it has not. */
-static bool has_ended(const replay *r, int stage, int index, double *begin, double *end)
+/* When all had come to the operation, and when it ended; false: it has not. */
+static bool has_ended(const replay *r, int stage, int index, double *came, double *end)
 {
     const lane *l = &r->lanes[stage];
     const plait_trace_op *op = &l->t->ops[index];
-    *begin = l->begin[index];
+    *came = l->came[index];
     *end = l->end[index];
     if (joins_stages(op)) {
         const meeting *m = &meetings_of(r, stage, op)->all[l->meeting_of[index]];
-        *begin = m->begin;
+        *came = m->came;
         *end = m->end;
     }
     return *end != NEVER;
@@ -166,14 +165,15 @@ static void begin_here(replay *r, int stage, int request)
     }
 }
 
-/* Time until `end`: idle until the operation begins, exposed from then on. */
-static void spend(replay *r, int stage, plait_channel channel, double begin, double end)
+/* Time until `end`: idle until the last stage has come to the operation, exposed from then on, also where it queues
+ * behind others of its communicator. */
+static void spend(replay *r, int stage, plait_channel channel, double came, double end)
 {
     lane *l = &r->lanes[stage];
     plait_stage_time *s = &r->out->stages[stage];
-    if (begin > l->clock) {
-        s->idle += begin - l->clock;
-        l->clock = begin;
+    if (came > l->clock) {
+        s->idle += came - l->clock;
+        l->clock = came;
     }
     if (end > l->clock) {
         s->exposed[channel] += end - l->clock;
@@ -185,18 +185,18 @@ static void spend(replay *r, int stage, plait_channel channel, double begin, dou
 static bool wait_for(replay *r, int stage, int request)
 {
     lane *l = &r->lanes[stage];
-    double begin, end;
+    double came, end;
     if (!l->waiting && !r->machine->overlap)
         begin_here(r, stage, request);
     l->waiting = true;
     for (int i = l->first_op[request]; i < l->last_op[request]; i++)
-        if (joins_stages(&l->t->ops[i]) && !has_ended(r, stage, i, &begin, &end))
+        if (joins_stages(&l->t->ops[i]) && !has_ended(r, stage, i, &came, &end))
             return false;
     for (int i = l->first_op[request]; i < l->last_op[request]; i++) {
         if (!joins_stages(&l->t->ops[i]) && !r->machine->overlap)
             run_alone(r, l, i);
-        has_ended(r, stage, i, &begin, &end);
-        spend(r, stage, l->t->ops[i].channel, begin, end);
+        has_ended(r, stage, i, &came, &end);
+        spend(r, stage, l->t->ops[i].channel, came, end);
     }
     l->waiting = false;
     return true;
@@ -249,11 +249,11 @@ static plait_status lane_init(lane *l, const plait_step_trace *t)
 {
     l->t = t;
     l->meeting_of = calloc((size_t)t->num_ops + 1, sizeof *l->meeting_of);
-    l->begin = calloc((size_t)t->num_ops + 1, sizeof *l->begin);
+    l->came = calloc((size_t)t->num_ops + 1, sizeof *l->came);
     l->end = calloc((size_t)t->num_ops + 1, sizeof *l->end);
     l->first_op = calloc((size_t)t->num_requests + 1, sizeof *l->first_op);
     l->last_op = calloc((size_t)t->num_requests + 1, sizeof *l->last_op);
-    if (!l->meeting_of || !l->begin || !l->end || !l->first_op || !l->last_op)
+    if (!l->meeting_of || !l->came || !l->end || !l->first_op || !l->last_op)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory to replay a step of %d events", t->num_events);
     for (int i = 0; i < t->num_ops; i++)
         l->end[i] = NEVER;
@@ -263,7 +263,7 @@ static plait_status lane_init(lane *l, const plait_step_trace *t)
 static void lane_deinit(lane *l)
 {
     free(l->meeting_of);
-    free(l->begin);
+    free(l->came);
     free(l->end);
     free(l->first_op);
     free(l->last_op);

@@ -13,9 +13,9 @@ typedef struct recorder {
     const plait_machine_use *use;
     plait_comm *comm[PLAIT_CHANNELS];
     int size[PLAIT_CHANNELS];
-    bool spans[PLAIT_CHANNELS]; /* the group is on several nodes */
-    double computing;           /* seconds since the last event */
-    plait_status status;        /* the first failure: listeners return nothing */
+    int nodes[PLAIT_CHANNELS]; /* that the group is on */
+    double computing;          /* seconds since the last event */
+    plait_status status;       /* the first failure: listeners return nothing */
 } recorder;
 
 plait_group plait_channel_group(plait_channel channel)
@@ -100,22 +100,22 @@ static bool are_apart(const recorder *r, int a, int b)
     return node > 0 && a / node != b / node;
 }
 
-static bool message_spans(const recorder *r, int stage)
+static int nodes_of_message(const recorder *r, int stage)
 {
     const plait_topology *t = &r->t->topo;
-    return are_apart(r, t->rank, plait_topology_rank_of(t, t->d, stage, t->t));
+    return are_apart(r, t->rank, plait_topology_rank_of(t, t->d, stage, t->t)) ? 2 : 1;
 }
 
 static plait_status add_op(recorder *r, plait_channel channel, const plait_comm_op *op)
 {
     plait_step_trace *t = r->t;
     const bool message = op->kind == PLAIT_COMM_SEND || op->kind == PLAIT_COMM_RECV;
-    const bool spans = message ? message_spans(r, op->peer) : r->spans[channel];
+    const int nodes = message ? nodes_of_message(r, op->peer) : r->nodes[channel];
     /* What travels: rates are measured with one type throughout. */
     const double bytes = (double)op->count * (double)plait_dtype_size(op->wire);
     plait_trace_op o = {.channel = channel, .kind = op->kind, .peer = op->peer};
     PLAIT_TRY(plait_machine_comm_seconds(r->machine, r->use, message ? PLAIT_COMM_SEND : op->kind, r->size[channel],
-                                         spans, op->wire, bytes, &o.seconds));
+                                         nodes, op->wire, bytes, &o.seconds));
     void *ops = t->ops;
     PLAIT_TRY(grow(&ops, &t->cap_ops, t->num_ops, sizeof *t->ops));
     t->ops = ops;
@@ -191,8 +191,9 @@ static plait_status find_channels(recorder *r, const plait_engine *e)
     for (int i = 0; i < PLAIT_CHANNELS; i++) {
         r->comm[i] = all[i].comm;
         r->size[i] = plait_topology_group(&e->topo, all[i].kind, ranks);
-        for (int k = 1; k < r->size[i]; k++)
-            r->spans[i] |= are_apart(r, ranks[0], ranks[k]);
+        r->nodes[i] = 1;
+        for (int k = 1; k < r->size[i]; k++) /* ranks ascend, and so do nodes */
+            r->nodes[i] += are_apart(r, ranks[k - 1], ranks[k]);
     }
     free(ranks);
     return PLAIT_OK;

@@ -174,13 +174,11 @@ const Clash kClashes[] = {
     {"world_is_no_multiple", 4,
      "topology.tp=3 model.num_attention_heads=6 model.hidden_size=96 model.num_query_groups=3 "
      "model.ffn_hidden_size=96",
-     "override: " TP " 3 * " PP " 1 = 3 does not divide the 4 ranks that were started"},
-    {"one_rank_is_too_few", 1, "topology.tp=2",
-     "override: " TP " 2 * " PP " 1 = 2 does not divide the 1 rank that was started"},
+     "override: " TP " 3 * " PP " 1 = 3 does not divide the 4 ranks"},
+    {"one_rank_is_too_few", 1, "topology.tp=2", "override: " TP " 2 * " PP " 1 = 2 does not divide the 1 rank"},
     {"dp_contradicts_the_world", 4, "topology.tp=2 topology.dp=3",
-     "override: parallelism.data_parallel_size 3: tensor 2 * pipeline 1 * data 3 = 6 ranks are needed, but 4 ranks "
-     "were "
-     "started"},
+     "override: parallelism.data_parallel_size 3: tensor 2 * pipeline 1 * data 3 = 6 ranks are needed, but there "
+     "are 4 (null: what the ranks allow)"},
     {"batch_of_three_numbers", 4,
      "topology.tp=2 topology.dp=2 batch.global_batch_size=16 batch.micro_batch_size=2 "
      "batch.gradient_accumulation_steps=3",
@@ -364,9 +362,8 @@ const Clash kClashes[] = {
     {"all_at_once", 4, "topology.tp=8 batch.global_batch_size=7 topology.dp=2 optimizer.momentum=0.5",
      "t.yaml:5:3: model.num_attention_heads 4 is not a multiple of " TP " 8\n"
      "override: optimizer.momentum has an effect only with optimizer.type SGD: set it to null\n"
-     "override: parallelism.data_parallel_size 2: tensor 8 * pipeline 1 * data 2 = 16 ranks are needed, but 4 ranks "
-     "were "
-     "started\n"
+     "override: parallelism.data_parallel_size 2: tensor 8 * pipeline 1 * data 2 = 16 ranks are needed, but there "
+     "are 4 (null: what the ranks allow)\n"
      "override: batch.global_batch_size 7 is not a multiple of micro_batch_size 1 * data ranks 2 = 2"},
 };
 INSTANTIATE_TEST_SUITE_P(, ConfigClash, testing::ValuesIn(kClashes),

@@ -79,7 +79,7 @@ make_copy() {
         launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
         export CCACHE_BASEDIR=$scratch CCACHE_NOHASHDIR=1
     fi
-    cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPLAIT_TESTS=OFF -DPLAIT_BENCH=OFF \
+    cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPLAIT_TESTS=OFF \
         -DCMAKE_COMPILE_WARNING_AS_ERROR=ON "${launcher[@]}" >"$scratch/log" 2>&1
 }
 

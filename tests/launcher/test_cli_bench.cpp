@@ -224,7 +224,8 @@ int count_rows(const std::string &json, const std::string &op = "[a-z_]+")
 {
     const std::regex row(
         "\\{\"op\":\"" + op +
-        "\",\"dtype\":\"(fp32|bf16|fp16)\",.*\"flops\":\\d+,\"bytes\":[1-9]\\d*,\"seconds\":0*\\.?0*[1-9].*\\}");
+        "\",\"dtype\":\"(fp32|bf16|fp16)\",.*\"flops\":\\d+,\"bytes\":[1-9]\\d*,\"seconds\":0*\\.?0*[1-9].*"
+        ",\"predicted_seconds\":null\\}");
     return (int)std::distance(std::sregex_iterator(json.begin(), json.end(), row), std::sregex_iterator());
 }
 
@@ -243,10 +244,31 @@ TEST_F(CliBench, EachOperationOfTheKernelsIsMeasured)
         EXPECT_NE(o.out.find(std::string(" ") + name + " "), std::string::npos) << o;
     }
     EXPECT_NE(json.find("\"backend\":\"cpu\""), std::string::npos) << json;
+    EXPECT_NE(json.find("\"against\":null"), std::string::npos) << json;
+}
+
+TEST_F(CliBench, KernelsAreHeldAgainstAMachineFile)
+{
+    const Outcome o = run({"bench", "kernels", "--quick", "--backend", "cpu", "--dtypes", "bf16", "--json", "k.json",
+                           "--against", source("configs/machines/h200-sxm.yaml")},
+                          0, 120);
+    ASSERT_EQ(o.code, 0) << o;
+    EXPECT_NE(o.out.find("of copy   of NVIDIA H200 SXM 141 GB\n"), std::string::npos) << o;
+    const std::string json = read("k.json");
+    EXPECT_NE(json.find("\"against\":\"NVIDIA H200 SXM 141 GB\""), std::string::npos) << json;
+    const std::regex row(
+        "\"op\":\"(gemm|attention)?[^\n]*\"flops\":(\\d+),\"bytes\":(\\d+),[^\n]*\"predicted_seconds\":([^}]+)\\}");
+    int rows = 0;
+    for (std::sregex_iterator i(json.begin(), json.end(), row), end; i != end; ++i, rows++) {
+        const double peak = (*i)[1].matched ? std::stod((*i)[2]) / 989e12 : std::stod((*i)[3]) / 4800e9;
+        EXPECT_NEAR(std::stod((*i)[4]) / peak, 1, 1e-4) << i->str();
+    }
+    EXPECT_EQ(rows, PLAIT_OPS + 5 + 2) << "six products, two of each attention\n" << json;
 }
 
 TEST_F(CliBench, KernelsAreOfOneRankAndOfWhatIsThere)
 {
+    write("bad.yaml", "version: 2\n");
     const struct {
         Words arguments;
         int ranks;
@@ -254,8 +276,10 @@ TEST_F(CliBench, KernelsAreOfOneRankAndOfWhatIsThere)
     } rows[] = {
         {{"--quick"}, 2, "plait bench kernels is of one rank"},
         {{"--backend", "tpu"}, 0, "--backend takes auto, cpu or cuda, not 'tpu'"},
+        {{"--isa", "sse"}, 0, "--isa takes auto, avx2 or avx512, not 'sse'"},
         {{"--dtypes", "fp32,fp32"}, 0, "names fp32 twice"},
         {{"--machine", "m.yaml"}, 0, "unknown option --machine"},
+        {{"--against", "bad.yaml"}, 0, "bad.yaml:1:"},
         {{"quickly"}, 0, "unknown argument quickly"},
     };
     for (const auto &r : rows) {

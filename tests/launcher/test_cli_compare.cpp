@@ -115,6 +115,35 @@ TEST_F(CliCompare, WhatTheModelDoesNotAllowHasItsReason)
     }
     EXPECT_NE(o.out.find("not possible:\n  tensor 16: "), std::string::npos) << o.out;
     EXPECT_NE(o.out.find("model.num_attention_heads 8"), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("\n  data 16, ZeRO-0: batch.global_batch_size 8 is not a multiple of "), std::string::npos)
+        << "whose override that was is not said: most are the comparison's own\n"
+        << o.out;
+}
+
+/* As far as the model goes: with pipeline stages where its heads are too few. */
+TEST_F(CliCompare, TensorParallelismIsHeldAgainstZero3)
+{
+    const Outcome o = run({"compare", kTiny8, "--ranks", "16", "batch.global_batch_size=16"});
+    ASSERT_EQ(o.code, 0) << o;
+    EXPECT_NE(o.out.find("\ntensor 8 x pipeline 2 against data 16, ZeRO-3: parameters "), std::string::npos) << o;
+}
+
+/* Of two ranks' all-reduce each sends the buffer once, in the type in which gradients travel. */
+TEST_F(CliCompare, SentIsWhatTravels)
+{
+    int64_t sent[2];
+    int64_t elements = 0;
+    for (const bool narrow : {false, true}) {
+        const Outcome o = run({"compare", kTiny8, "--ranks", "2", "precision.dtype=bf16", "--json", "c.json",
+                               std::string("precision.communication_data_type=") + (narrow ? "bf16" : "fp32")});
+        ASSERT_EQ(o.code, 0) << o;
+        const Json j(read("c.json"));
+        json_t *one = variants(j).at("data 2, ZeRO-0");
+        sent[narrow] = whole(one, "sent_bytes");
+        elements = whole(json_array_get(json_object_get(json_object_get(one, "plan"), "classes"), 0), "elements");
+    }
+    EXPECT_EQ(sent[false] - sent[true], 2 * elements);
+    EXPECT_GT(sent[true], 2 * elements);
 }
 
 /* A pipeline with one micro-batch is the naive one. */
@@ -180,7 +209,7 @@ TEST_F(CliCompare, WhatDoesNotFitIsNotTheFastest)
     EXPECT_NE(o.out.find(" fit in device.memory_limit 37,748,736.\n"), std::string::npos) << o;
     EXPECT_NE(o.out.find("\nTimes are predicted on "), std::string::npos) << o;
     const Outcome none =
-        run({"compare", kTiny8, "--ranks", "2", "device.memory_limit=1MiB", "--json", "c.json", "--html", "c.html"});
+        run({"compare", "--device-memory", "1MiB", kTiny8, "--ranks", "2", "--json", "c.json", "--html", "c.html"});
     EXPECT_EQ(none.code, 3) << none;
     EXPECT_NE(none.err.find("variants fits device.memory_limit 1048576\n"), std::string::npos) << none;
     EXPECT_TRUE(exists("c.json") && exists("c.html")) << "all is written";

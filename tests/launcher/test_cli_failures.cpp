@@ -69,7 +69,7 @@ size_t count(const std::string &text, const std::string &what)
 
 /* ---- 2: configuration ---- */
 
-TEST_F(CliFailures, ARunForFourRanksSaysWithHowManyItWasStarted)
+TEST_F(CliFailures, ARunForFourRanksSaysHowManyThereAre)
 {
     Words args = {"train",
                   kTiny,
@@ -83,7 +83,7 @@ TEST_F(CliFailures, ARunForFourRanksSaysWithHowManyItWasStarted)
         Outcome o = run(args, started, 20);
         expect_end(
             o, 2,
-            {"= 4 ranks are needed", started ? "but " + std::to_string(started) + " ranks were" : "but 1 rank was"},
+            {"= 4 ranks are needed", started ? "but there are " + std::to_string(started) + " (" : "but there is 1 ("},
             what);
         EXPECT_LT(o.seconds, 5) << what;
         EXPECT_EQ(count(o.err, "plait: "), 1u) << what << "\n" << o;

@@ -342,6 +342,42 @@ TEST_F(CliPlan, WhatWouldHelpTogetherGoesOnFromWhatWasChosen)
     EXPECT_EQ(run(grid + words + Words{"--device-memory", "35180000"}).code, 0) << text_of(words);
 }
 
+/* Without data ranks stage 3 only has copies: it can be taken back. */
+TEST_F(CliPlan, WhatWouldHelpTakesAStageBack)
+{
+    const Outcome o = run({"plan", kTiny, "--ranks", "1", "zero_optimization.stage=3", "--device-memory", "1MiB"});
+    ASSERT_EQ(o.code, 3) << o;
+    const size_t at = o.out.find("\n  zero_optimization.stage=0 ");
+    ASSERT_NE(at, std::string::npos) << o;
+    EXPECT_NE(o.out.substr(at + 1, o.out.find('\n', at + 1) - at).find("  smaller by "), std::string::npos) << o;
+    EXPECT_NE(o.out.find("none of these keys saves more: more ranks or a smaller model would\n"), std::string::npos)
+        << o;
+}
+
+/* What the ranks are is the configuration's: GPUs can be planned where there are none. */
+TEST_F(CliPlan, IsOfTheRanksThatItNames)
+{
+    const struct {
+        Words words;
+        const char *says, *backend, *host;
+    } rows[] = {
+        {{"device.backend=cpu"}, "; CPU ranks\n", "cpu", "\"host\":null}"},
+        {{"device.backend=cuda"}, "; GPUs over NCCL\n", "cuda", "\"host\":{\"workspace\":null,\"communication\":"},
+        {{"device.backend=cuda", "comm.backend=staged"},
+         "; GPUs over host memory and MPI\n",
+         "cuda",
+         "\"communication\":"},
+    };
+    for (const auto &r : rows) {
+        const Words grid = Words{"plan", kTiny8, "--ranks", "2", "data.data_path=missing.txt"} + r.words;
+        const Outcome text = run(grid), json = run(grid + Words{"--json"});
+        ASSERT_EQ(text.code, 0) << text;
+        EXPECT_NE(text.out.find(r.says), std::string::npos) << text;
+        EXPECT_NE(json.out.find(std::string("\"backend\":\"") + r.backend + "\""), std::string::npos) << json;
+        EXPECT_NE(json.out.find(r.host), std::string::npos) << json;
+    }
+}
+
 TEST_F(CliPlan, UnderMpiexecItIsOfItsRanks)
 {
     const Outcome o = run({"plan", kTiny}, 2), same = run({"plan", kTiny, "--ranks", "2"});
@@ -363,6 +399,15 @@ TEST_F(CliPlan, DeepSpeedsEstimatorStandsBeside)
     const Outcome json =
         run({"plan", kTiny8, "--ranks", "2", "zero_optimization.stage=2", "--estimator", "deepspeed", "--json"});
     EXPECT_NE(json.out.find("\"estimators\":{\"deepspeed\":{\"device\":3617856,\"host\":"), std::string::npos) << json;
+    /* Its rules count the GPUs of a node for the host's memory. */
+    const auto host_of = [this](const Words &machine) {
+        const Outcome o = run(Words{"plan", kTiny8, "--ranks", "16", "batch.global_batch_size=16",
+                                    "zero_optimization.stage=3", "--estimator", "deepspeed", "--json"} +
+                              machine);
+        const std::string key = "\"host\":", after = o.out.substr(o.out.find("\"estimators\""));
+        return std::stoll(after.substr(after.find(key) + key.size()));
+    };
+    EXPECT_EQ(host_of({}), 2 * host_of({"--machine", source("configs/machines/h100-sxm.yaml")}));
     const Outcome below = run({"plan", kTiny8, "--estimator", "deepspeed"});
     EXPECT_EQ(below.code, 2) << below;
     EXPECT_NE(below.err.find("rules for ZeRO stages 2 and 3, not for 0"), std::string::npos) << below;

@@ -99,10 +99,10 @@ class Machine : public testing::Test
         r.bytes_written = written;
         return r;
     }
-    double comm(plait_comm_kind kind, int size, double bytes, bool spans = false, plait_dtype dtype = PLAIT_FP32)
+    double comm(plait_comm_kind kind, int size, double bytes, int nodes = 1, plait_dtype dtype = PLAIT_FP32)
     {
         double s = -1;
-        EXPECT_EQ(plait_machine_comm_seconds(&m, &use, kind, size, spans, dtype, bytes, &s), PLAIT_OK)
+        EXPECT_EQ(plait_machine_comm_seconds(&m, &use, kind, size, nodes, dtype, bytes, &s), PLAIT_OK)
             << plait_error_text();
         return s;
     }
@@ -254,10 +254,10 @@ TEST_F(Machine, SaysWhatItDoesNotKnow)
     r = memory(PLAIT_OP_gelu_fwd, 1, 1);
     EXPECT_EQ(plait_machine_op_seconds(&m, &use, &r, &s), PLAIT_UNSUPPORTED);
     EXPECT_STREQ(plait_error_text(), "the machine \"\" has no rates of the operation gelu_fwd in fp32, nor of memory");
-    EXPECT_EQ(plait_machine_comm_seconds(&m, &use, PLAIT_COMM_REDUCE, 4, false, PLAIT_FP32, 1, &s), PLAIT_UNSUPPORTED);
+    EXPECT_EQ(plait_machine_comm_seconds(&m, &use, PLAIT_COMM_REDUCE, 4, 1, PLAIT_FP32, 1, &s), PLAIT_UNSUPPORTED);
     EXPECT_STREQ(plait_error_text(), "the machine \"\" has no times of reduce among 4 ranks of a node");
     m.node = {1e-6, 1e9};
-    EXPECT_EQ(plait_machine_comm_seconds(&m, &use, PLAIT_COMM_SEND, 2, true, PLAIT_FP32, 1, &s), PLAIT_UNSUPPORTED);
+    EXPECT_EQ(plait_machine_comm_seconds(&m, &use, PLAIT_COMM_SEND, 2, 2, PLAIT_FP32, 1, &s), PLAIT_UNSUPPORTED);
     EXPECT_STREQ(plait_error_text(), "the machine \"\" has no times of send among 2 ranks on several nodes");
 }
 
@@ -274,7 +274,7 @@ TEST_F(Machine, ATableOfTheSameTakesThePlaceOfTheOld)
     put({PLAIT_COMM_BARRIER, 2, {0}, {4.0}});
     EXPECT_EQ(m.num_links, 3);
     EXPECT_EQ(comm(PLAIT_COMM_BARRIER, 2, 0), 4.0);
-    EXPECT_EQ(comm(PLAIT_COMM_BARRIER, 2, 0, true), 3.0);
+    EXPECT_EQ(comm(PLAIT_COMM_BARRIER, 2, 0, 2), 3.0);
 }
 
 TEST_F(Machine, ThePeakIsTheDataSheetsElseTheBestProduct)
@@ -329,9 +329,9 @@ TEST_F(Machine, TheTableOfTheGroupServes)
     put({PLAIT_COMM_REDUCE, 2, {0}, {4.0}, PLAIT_FP32, 2, true});
     use = {1, 2};
     EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1), 1.0);
-    EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1, false, PLAIT_BF16), 2.0);
-    EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1, false, PLAIT_FP64), 1.0) << "any type rather than none";
-    EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1, true), 4.0);
+    EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1, 1, PLAIT_BF16), 2.0);
+    EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1, 1, PLAIT_FP64), 1.0) << "any type rather than none";
+    EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1, 2), 4.0);
     use = {1, 6};
     EXPECT_EQ(comm(PLAIT_COMM_REDUCE, 2, 1), 3.0) << "6 is nearer to 8 than to 2";
 }
@@ -354,9 +354,23 @@ TEST_F(Machine, WithoutTablesItIsRings)
     for (const auto &r : rows)
         EXPECT_NEAR(comm(r.kind, r.size, r.kind == PLAIT_COMM_BARRIER ? 0 : 80), r.seconds, 1e-9)
             << plait_comm_kind_name(r.kind) << " " << r.size;
-    EXPECT_NEAR(comm(PLAIT_COMM_ALL_REDUCE, 4, 80, true), 600 + 120.0, 1e-9);
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_REDUCE, 4, 80, 4), 600 + 120.0, 1e-9);
     /* A table of a node says nothing about the network. */
     put({PLAIT_COMM_ALL_REDUCE, 4, {0, 80}, {1.0, 2.0}});
     EXPECT_NEAR(comm(PLAIT_COMM_ALL_REDUCE, 4, 80), 2.0, 1e-9);
-    EXPECT_NEAR(comm(PLAIT_COMM_ALL_REDUCE, 4, 80, true), 600 + 120.0, 1e-9);
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_REDUCE, 4, 80, 4), 600 + 120.0, 1e-9);
+}
+
+// Several ranks of a group on each node have the network of all of them, as far as the node's own link carries it.
+TEST_F(Machine, RingsBetweenNodesHaveTheNetworkOfEachRank)
+{
+    m.node = {1.0, 10.0};
+    m.network = {100.0, 1.0};
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_GATHER, 8, 80, 8), 700 + 70.0, 1e-9);
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_GATHER, 8, 80, 4), 700 + 35.0, 1e-9);
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_GATHER, 8, 80, 2), 700 + 17.5, 1e-9);
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_GATHER, 32, 80, 2), 3100 + 7.75, 1e-9) << "16 lanes, and a node of 10";
+    EXPECT_NEAR(comm(PLAIT_COMM_SEND, 8, 80, 2), 100 + 80.0, 1e-9) << "a message is of one rank";
+    m.node = {};
+    EXPECT_NEAR(comm(PLAIT_COMM_ALL_GATHER, 32, 80, 2), 3100 + 77.5 / 16, 1e-9);
 }

@@ -162,6 +162,24 @@ TEST(Replay, ACommunicatorIsAQueue)
     EXPECT_EQ(step(kTensor, false), 5);
 }
 
+// Waiting in that queue is communication that nothing hides, not waiting for another stage; of messages too.
+TEST(Replay, TheQueueIsNoIdleTime)
+{
+    Replayed alone({Trace().start({{kData, kSum, 3}}).start({{kData, kSum, 2}}).wait(1).wait(0)}, true);
+    ASSERT_EQ(alone.st, PLAIT_OK);
+    EXPECT_EQ(alone.p.stages[0].exposed[kData], 5);
+    EXPECT_EQ(alone.p.stages[0].idle, 0);
+    Replayed two({Trace().compute(1).start({{kActs, kSend, 3, 1}}).start({{kActs, kSend, 2, 1}}).wait(0).wait(1),
+                  Trace().start({{kActs, kRecv, 3, 0}}).start({{kActs, kRecv, 2, 0}}).wait(1).wait(0)},
+                 true);
+    ASSERT_EQ(two.st, PLAIT_OK);
+    EXPECT_EQ(two.p.stages[1].exposed[kActs], 5);
+    EXPECT_EQ(two.p.stages[1].idle, 1) << "until the first message leaves";
+    Replayed all({Trace().run({{kWorld, kSum, 1}}), Trace().compute(2).run({{kWorld, kSum, 1}})}, true);
+    ASSERT_EQ(all.st, PLAIT_OK);
+    EXPECT_EQ(all.p.stages[0].idle, 2);
+}
+
 // Without overlap what nobody waits for never ran, and nothing else waits for it.
 TEST(Replay, WaitsOutOfOrder)
 {
