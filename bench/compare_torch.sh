@@ -35,7 +35,7 @@ run_plait() {
         device.threads=$threads logging.metrics_file="$dir/plait.jsonl" || { cat "$dir/plait.log" >&2; return 1; }
 }
 run_torch() {
-    run_peak "$dir/torch.log" "$python" bench/torch_gpt.py --steps $((steps + 2)) --threads $threads --dtype $dtype \
+    run_peak "$dir/torch.log" "$python" bench/torch_model.py --steps $((steps + 2)) --threads $threads --dtype $dtype \
         --metrics "$dir/torch.jsonl" || { cat "$dir/torch.log" >&2; return 1; }
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a machine with an NVIDIA GPU says: the tests of the code for GPUs with the real libraries, training against the
-# host, memory against the plan, rates of all operations, steps beside PyTorch.
+# host, memory against the plan, rates of all operations, steps of GPT-2 and a Llama beside PyTorch.
 #
 #   tests/device.sh pack FILE              on a machine with nvcc: builds (sm_90, or PLAIT_DEVICE_ARCHITECTURES) and packs
 #                                          what is needed there into FILE, a .tar.xz: programs, their libraries, mpiexec
@@ -45,7 +45,7 @@ pack() {
     done
     cp -r configs "$dir/plait/"
     cp tests/device.sh "$dir/plait/tests/"
-    cp bench/torch_gpt.py bench/measure.sh "$dir/plait/bench/"
+    cp bench/torch_model.py bench/measure.sh "$dir/plait/bench/"
     tar -C "$dir" -cf - plait | xz -T0 -9 >"$file" || exit 1
     ls -l "$file"
 }
@@ -127,23 +127,44 @@ memory() {
     [ $((used << 20)) -ge "$planned" ]
 }
 
-# speed NAME LAYERS WIDTH HEADS BATCH: tokens a second of GPT-2 in bf16, of Plait and of PyTorch, eager and compiled.
+# The data sheet of this GPU, if there is one of it.
+data_sheet() {
+    case $(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1) in
+    *H200*) echo configs/machines/h200-sxm.yaml ;;
+    *H100*) echo configs/machines/h100-sxm.yaml ;;
+    *A100*) echo configs/machines/a100-80gb.yaml ;;
+    esac
+}
+
+# speed NAME ARCH LAYERS WIDTH HEADS GROUPS FFN VOCABULARY LENGTH BATCH: training in bf16 by Plait and by PyTorch, eager and
+# compiled: tokens a second, seconds of a step, and by the model's FLOPs, as Plait counts them, the share of the peak.
 speed() {
-    local name=$1 layers=$2 width=$3 heads=$4 batch=$5 mode speeds='' one
-    bin/plait train configs/gpt2-124m.yaml device.backend=cuda precision.dtype=bf16 model.num_layers=$layers \
-        model.hidden_size=$width model.num_attention_heads=$heads model.seq_length=1024 batch.micro_batch_size=$batch \
-        batch.global_batch_size=$batch train.train_iters=12 logging.metrics_file="$out/$name.plait.jsonl" || return 1
+    local name=$1 arch=$2 layers=$3 width=$4 heads=$5 groups=$6 ffn=$7 vocab=$8 length=$9 batch=${10} mode one
+    local tokens=$((length * batch)) speeds=() flops peak
+    bin/plait train configs/gpt2-124m.yaml device.backend=cuda precision.dtype=bf16 model.arch=$arch model.num_layers=$layers \
+        model.hidden_size=$width model.num_attention_heads=$heads model.num_query_groups=$groups \
+        model.ffn_hidden_size=$ffn model.vocab_size=$vocab model.seq_length=$length model.max_position_embeddings=$length \
+        batch.micro_batch_size=$batch batch.global_batch_size=$batch train.train_iters=12 train.log_interval=1 \
+        logging.metrics_file="$out/$name.plait.jsonl" | tee "$out/$name.run" || return 1
+    [ "${PIPESTATUS[0]}" = 0 ] || return 1
     . bench/measure.sh
     for mode in plait eager compile; do
         if [ $mode != plait ]; then
-            python3 bench/torch_gpt.py --device cuda --dtype bf16 --vocab 50304 --layers $layers --width $width \
-                --heads $heads --length 1024 --batch $batch --steps 12 --metrics "$out/$name.$mode.jsonl" \
-                $([ $mode = eager ] || echo --compile) || continue
+            python3 bench/torch_model.py --device "$torch_device" --dtype bf16 --arch $arch --vocab $(((vocab + 127) / 128 * 128)) \
+                --layers $layers --width $width --heads $heads --groups $groups --ffn $ffn --length $length --batch $batch \
+                --steps 12 --metrics "$out/$name.$mode.jsonl" $([ $mode = eager ] || echo --compile) || continue
         fi
-        one=$(median_speed "$out/$name.$mode.jsonl") || continue
-        speeds+="${speeds:+, }\"$mode\": $one"
+        one=$(median_speed "$out/$name.$mode.jsonl") && speeds+=("$mode $one")
     done
-    printf '{"model": "%s", "tokens_per_second": {%s}}\n' "$name" "$speeds" | tee "$out/$name.json"
+    flops=$(sed -n 's,.*tokens/s: \([0-9]*\) | model GFLOP/s: \([0-9.]*\).*,\1 \2,p' "$out/$name.run" | awk 'END { print 1e9 * $2 / $1 }')
+    peak=$([ -z "$sheet" ] || sed -n 's/^peak_gflops: {bf16: \([0-9]*\).*/\1e9/p' "$sheet")
+    printf '%s\n' "${speeds[@]}" | awk -v name="$name" -v tokens=$tokens -v flops="$flops" -v peak="${peak:-0}" '
+        { rates = rates separator sprintf("\"%s\": %.6g", $1, $2)
+          seconds = seconds separator sprintf("\"%s\": %.4g", $1, tokens / $2)
+          mfu = mfu separator (peak > 0 ? sprintf("\"%s\": %.3f", $1, $2 * flops / peak) : "")
+          separator = ", " }
+        END { printf "{\"model\": \"%s\", \"tokens_per_second\": {%s}, \"step_seconds\": {%s}, \"mfu\": %s}\n", name, rates,
+                  seconds, (peak > 0 ? "{" mfu "}" : "null") }' | tee "$out/$name.json"
 }
 
 run() {
@@ -151,7 +172,9 @@ run() {
     mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
     export PATH=$PWD/bin:$PATH OMP_NUM_THREADS=1 HWLOC_COMPONENTS=-pci
     export LD_LIBRARY_PATH=$PWD/lib:${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64
-    export out
+    local sheet torch_device=${PLAIT_DEVICE_TORCH:-cuda}
+    sheet=$(data_sheet)
+    export out sheet torch_device
     export -f compare losses memory speed
     : >"$out/summary.txt"
     part version 30 bin/plait version
@@ -175,9 +198,11 @@ run() {
         done
     done
     part memory 90 memory
-    part gpt2-124m 90 speed gpt2-124m 12 768 12 8
-    part rates 120 bin/plait bench kernels --backend cuda --json "$out/rates.json"
-    part gpt2-1.5b 120 speed gpt2-1.5b 48 1600 25 4
+    part gpt2-124m 90 speed gpt2-124m gpt2 12 768 12 12 3072 50257 1024 8
+    # shellcheck disable=SC2046
+    part rates 120 bin/plait bench kernels --backend cuda --json "$out/rates.json" $([ -z "$sheet" ] || echo --against "$sheet")
+    part llama-1.1b 120 speed llama-1.1b llama 22 2048 32 4 5632 32000 2048 4
+    part gpt2-1.5b 120 speed gpt2-1.5b gpt2 48 1600 25 25 6400 50257 1024 4
     # What the parts measured; the tests' own files are long.
     grep -h '^{"[a-z_]*": .*}$' "$out"/*.json >>"$out/summary.txt"
     cat "$out/rates.log" >>"$out/summary.txt" 2>/dev/null
