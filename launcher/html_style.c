@@ -85,9 +85,7 @@ static const char *const lines[] = {
     ".bars line { stroke: var(--grid); stroke-width: 1px; vector-effect: non-scaling-stroke; }",
     ".bars .limit { stroke: var(--bad); stroke-width: 2.5px; stroke-dasharray: 6 3; }",
     ".scroll {",
-    /* The padding: where little is cut, the shadow of the edge is below the last row. */
-    "  overflow: auto; max-height: 34rem; margin-top: .8rem; padding-bottom: 1rem;",
-    "  border: 1px solid var(--line); border-radius: 6px;",
+    "  overflow: auto; margin-top: .8rem; border: 1px solid var(--line); border-radius: 6px;",
     /* What is cut at an edge is seen: a shadow stays at each edge of the frame, and a cover that moves with the content
      * hides it where there is no more. */
     "  background:",
@@ -101,6 +99,8 @@ static const char *const lines[] = {
     "    linear-gradient(to top, var(--edge), transparent) 0 100% / 100% .9rem no-repeat scroll,",
     "    var(--card);",
     "}",
+    /* Only what is much longer is cut: of a row or two nobody would see that they are below. */
+    ".scroll:has(tbody tr:nth-child(25)) { max-height: 34rem; }",
     ".scroll:focus-visible { outline: 2px solid var(--blue); }",
     "table {",
     "  width: 100%; border-collapse: separate; border-spacing: 0; font-size: .83rem;",
@@ -120,7 +120,7 @@ static const char *const lines[] = {
     "thead .text:first-child { z-index: 1; }",
     "tr.largest td, tr.best td { font-weight: 600; }",
     "tbody tr:hover td { background: var(--track); }",
-    ".time { margin: .4rem 0 .8rem; padding: 0; border: 0; border-radius: 0; max-height: none; }",
+    ".time { margin: .4rem 0 .8rem; border: 0; border-radius: 0; }",
     ".time svg { display: block; width: 100%; min-width: 60rem; height: auto; }",
     ".time text { font: 11px system-ui, \"Segoe UI\", Roboto, \"DejaVu Sans\", sans-serif; fill: var(--dim); }",
     ".time .stage { fill: var(--ink); text-anchor: end; }",
@@ -161,7 +161,8 @@ static const char *const lines[] = {
     "  main { max-width: none; padding: 0; }",
     "  section { padding: .5rem 0; border: 0; border-top: 1px solid var(--line); border-radius: 0; }",
     "  h2, h3, .legend { break-after: avoid; }",
-    "  .scroll { overflow: visible; max-height: none; padding: 0; border: 0; background: none; }",
+    "  .scroll:has(tbody tr:nth-child(25)) { max-height: none; }",
+    "  .scroll { overflow: visible; border: 0; background: none; }",
     "  .time, .facts, tr, svg { break-inside: avoid; }",
     "  .time svg { min-width: 0; }",
     "  table { font-size: 7pt; }",
