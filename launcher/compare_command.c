@@ -38,6 +38,8 @@ static plait_status settle_run(options *o)
         o->run.limit = 600;
     if (!o->run.mpiexec)
         o->run.mpiexec = "mpiexec";
+    if (o->run.mpiexec[strspn(o->run.mpiexec, " ")] == '\0')
+        PLAIT_FAIL(USAGE, "--mpiexec: no command");
     return PLAIT_OK;
 }
 

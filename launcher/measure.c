@@ -115,7 +115,7 @@ static plait_status run(plait_variant *one, const plait_plan_request *request, i
                         const plait_measure_options *o, const workspace *w, int *code)
 {
     enum { FIXED = 12 };
-    char program[4096], number[16], steps[48], metrics[200];
+    char program[4096], number[16], steps[48], metrics[200], launcher[1024], *rest = launcher;
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0)
         PLAIT_FAIL(IO, "/proc/self/exe: %s", strerror(errno));
@@ -124,11 +124,16 @@ static plait_status run(plait_variant *one, const plait_plan_request *request, i
     snprintf(steps, sizeof steps, "train.train_iters=%d", o->steps);
     snprintf(metrics, sizeof metrics, "logging.metrics_file=%s", w->metrics);
 
-    const char **argv = calloc(FIXED + (size_t)request->num_overrides + (size_t)one->num_keys, sizeof *argv);
+    if (snprintf(launcher, sizeof launcher, "%s", o->mpiexec) >= (int)sizeof launcher)
+        PLAIT_FAIL(USAGE, "--mpiexec: a command of more than %zu bytes", sizeof launcher - 1);
+
+    const char **argv =
+        calloc(FIXED + sizeof launcher / 2 + (size_t)request->num_overrides + (size_t)one->num_keys, sizeof *argv);
     if (!argv)
         PLAIT_FAIL(OUT_OF_MEMORY, "no memory for a command");
     int argc = 0;
-    argv[argc++] = o->mpiexec;
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        argv[argc++] = word;
     argv[argc++] = "-n";
     argv[argc++] = number;
     argv[argc++] = program;

@@ -8,7 +8,7 @@
 PLAIT_BEGIN_DECLS
 
 typedef struct plait_measure_options {
-    const char *mpiexec; /* looked up in PATH */
+    const char *mpiexec; /* looked up in PATH; arguments behind it, with blanks between */
     int steps;           /* at least 3: times are the median of all but the first two */
     double limit;        /* seconds; a run that takes longer is killed */
 } plait_measure_options;

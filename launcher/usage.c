@@ -88,7 +88,7 @@ const char plait_usage_compare[] =
     "  --measure        runs each for a few steps under mpiexec on this machine\n"
     "  --steps N        so many (7); times are the median of all but the first two\n"
     "  --limit S        seconds for each run (600); what takes longer is ended and said\n"
-    "  --mpiexec CMD    what starts them (mpiexec)\n"
+    "  --mpiexec CMD    what starts them, with arguments (\"mpiexec -bind-to core\"; mpiexec)\n"
     "  --json FILE      writes all of it as one JSON object\n"
     "  --html FILE      writes it as a page with drawings: one file, which needs nothing else\n" HELP;
 

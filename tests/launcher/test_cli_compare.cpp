@@ -218,11 +218,16 @@ TEST_F(CliCompare, WhatDoesNotFitIsNotTheFastest)
 
 TEST_F(CliCompare, ThatNothingCouldBeMeasuredIsAFailure)
 {
-    const Outcome o = run({"compare", kTiny8, "--ranks", "2", "--measure", "--mpiexec", "false"}, 0, 120);
-    EXPECT_EQ(o.code, 5) << o;
-    EXPECT_NE(o.err.find("none of the runs could be measured; the first: it ended with 1 and said nothing"),
-              std::string::npos)
-        << o;
+    for (const char *command : {"false", " env  false"}) {
+        const Outcome o = run({"compare", kTiny8, "--ranks", "2", "--measure", "--mpiexec", command}, 0, 120);
+        EXPECT_EQ(o.code, 5) << o;
+        EXPECT_NE(o.err.find("none of the runs could be measured; the first: it ended with 1 and said nothing"),
+                  std::string::npos)
+            << o;
+    }
+    const Outcome blank = run({"compare", kTiny8, "--ranks", "2", "--measure", "--mpiexec", " "});
+    EXPECT_EQ(blank.code, 2) << blank;
+    EXPECT_NE(blank.err.find("--mpiexec: no command"), std::string::npos) << blank;
 }
 
 TEST_F(CliCompare, WritesOverNothingThatItReads)
