@@ -89,6 +89,7 @@ typedef struct plait_config {
         double loss_scale; /* fp16: 0 dynamic, otherwise fixed */
         int64_t initial_scale_power, loss_scale_window, hysteresis;
         double min_loss_scale;
+        bool allow_tf32;
     } precision;
     struct {
         plait_recompute granularity;

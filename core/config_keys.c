@@ -227,6 +227,9 @@ static const plait_key keys[] = {
               "Gradients always accumulate in fp32 (fp64 with precision.dtype fp64)."),
     ENUM("precision.communication_data_type", "", precision.communication_dtype, dtype_words, "auto",
          "Type in which gradients travel; auto: the type in which they accumulate."),
+    BOOL("precision.allow_tf32", "", precision.allow_tf32, "false",
+         "Only with dtype fp32, on GPUs: products round what they multiply to 11 bits (TF32), for several times the "
+         "speed."),
     NUMBER("precision.fp16.loss_scale", "", precision.loss_scale, 0, 1e30, "0",
            "A fixed loss scale; 0: dynamic. This and the next four only with precision.dtype fp16."),
     INT("precision.fp16.initial_scale_power", "", precision.initial_scale_power, 0, 64, "16",

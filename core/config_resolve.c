@@ -135,7 +135,7 @@ typedef struct effect {
     bool here;        /* in this one */
     const char *with; /* what it takes */
 } effect;
-enum { EFFECTS = 16 };
+enum { EFFECTS = 17 };
 
 static void effects_of(const plait_config *cfg, effect out[EFFECTS])
 {
@@ -144,8 +144,10 @@ static void effects_of(const plait_config *cfg, effect out[EFFECTS])
     const bool sgd = cfg->optimizer.type == PLAIT_OPTIM_SGD, wsd = cfg->lr.style == PLAIT_LR_WSD;
     const bool decays = cfg->lr.style != PLAIT_LR_CONSTANT, fp16 = cfg->precision.dtype == PLAIT_FP16;
     const bool dynamic = fp16 && cfg->precision.loss_scale == 0;
+    const bool tf32 = cfg->precision.dtype == PLAIT_FP32 && cfg->device.backend != PLAIT_BACKEND_CPU;
     const effect all[EFFECTS] = {
         {"zero_optimization.prefetch_units", cfg->zero.stage == 3, "zero_optimization.stage 3"},
+        {"precision.allow_tf32", tf32, "precision.dtype fp32 and device.backend cuda or auto"},
         {"precision.fp16.loss_scale", fp16, "precision.dtype fp16"},
         {"precision.fp16.initial_scale_power", dynamic, "precision.dtype fp16 and loss_scale 0"},
         {"precision.fp16.loss_scale_window", dynamic, "precision.dtype fp16 and loss_scale 0"},

@@ -38,6 +38,7 @@ typedef struct plait_exec {
     void *scratch;        /* for the kernel alone, during one call; kernels size their tiles to it */
     size_t scratch_bytes; /* device.workspace */
     int threads;
+    bool allow_tf32;                     /* of a GPU: fp32 products may round what they multiply to 11 bits */
     const struct plait_backend *backend; /* where its tensors lie (kernels/backend.h); NULL: in the host's memory */
 } plait_exec;
 

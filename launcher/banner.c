@@ -193,9 +193,9 @@ plait_status plait_banner_print(const plait_world *on, plait_engine *e, size_t r
         print_nodes(on, out);
         PLAIT_TRY(print_schedule(e, out));
         print_empty_stages(cfg, out);
-        fprintf(out, "precision: %s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
-                plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads,
-                (long long)cfg->zero.stage);
+        fprintf(out, "precision: %s%s, kernels %s, %d threads a rank; ZeRO stage %lld\n",
+                plait_dtype_name(cfg->precision.dtype), plait_engine_exec(e)->allow_tf32 ? " (products in TF32)" : "",
+                plait_engine_exec(e)->k->name, plait_engine_exec(e)->threads, (long long)cfg->zero.stage);
         print_devices(on, cfg, out);
         if (cfg->numerics.reduction == PLAIT_REDUCTION_INVARIANT)
             fprintf(out, "reduction: invariant, %lld tensor slices\n", (long long)cfg->numerics.tensor_slices);

@@ -9,8 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* UCX takes SIGHUP when it is loaded, and would let it pass without a trace. */
-static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+/* UCX takes SIGHUP when it is loaded, and would let it pass without a trace. It is the first to be taken from there:
+ * where another is caught, this one is too. */
+static const int numbers[] = {SIGHUP, SIGINT, SIGTERM};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 static atomic_int requested; /* lock-free: for a handler and for other threads */

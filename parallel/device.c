@@ -45,5 +45,8 @@ plait_status plait_device_settle(plait_config *cfg, plait_device_room room)
 {
     if (cfg->device.backend == PLAIT_BACKEND_AUTO)
         cfg->device.backend = room.some && fits_gpu(cfg) ? PLAIT_BACKEND_CUDA : PLAIT_BACKEND_CPU;
+    if (cfg->precision.allow_tf32 && cfg->precision.dtype == PLAIT_FP32 && cfg->device.backend == PLAIT_BACKEND_CPU)
+        PLAIT_FAIL(UNSUPPORTED, "precision.allow_tf32 is of products on GPUs, and this run is on the host "
+                                "(device.backend auto): not every node has a GPU that this build can use");
     return settle_comm(cfg, room);
 }

@@ -165,6 +165,7 @@ plait_status plait_parts_build(plait_parts *p, const plait_config *cfg, const pl
     p->ex.work = p->arena[PLAIT_MEM_WORK];
     p->ex.scratch_bytes = (size_t)cfg->device.workspace;
     p->ex.threads = (int)cfg->device.threads;
+    p->ex.allow_tf32 = cfg->precision.allow_tf32;
     PLAIT_TRY(plait_arena_take(p->ex.work, p->ex.scratch_bytes, &p->ex.scratch));
     PLAIT_TRY(take_buffers(p, cfg, topo, schedules, shape));
 

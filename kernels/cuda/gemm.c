@@ -15,10 +15,6 @@
 #include "kernels/cuda/cuda_impl.h"
 #include "kernels/cuda/gemm_small.h"
 
-/* fp32 products are in fp32. TF32 rounds their inputs to 11 bits for eight times the speed; should a key ask for it one
- * day, this is where it goes (CUBLAS_COMPUTE_32F_FAST_TF32). */
-#define COMPUTE CUBLAS_COMPUTE_32F
-
 /* What cuBLASLt's documentation asks of a workspace, and more than any algorithm asks of a pointer. Matrices are
  * described as aligned to 16 bytes at most, so that where an arena put them does not decide about bits. */
 enum { WORKSPACE_ALIGN = 256, ALIGN = 16 };
@@ -35,8 +31,9 @@ typedef struct key {
     uint64_t workspace; /* bytes it may have */
     int32_t dtype;
     bool trans_a, trans_b, c_acc, accumulate, bias;
+    bool tf32; /* products of fp32 on tensor cores, which round what they multiply to 11 bits */
     uint8_t align_a, align_b, align_c;
-    uint8_t unused[4]; /* no padding, which a copy need not keep */
+    uint8_t unused[3]; /* no padding, which a copy need not keep */
 } key;
 
 typedef struct product {
@@ -75,7 +72,7 @@ static uint8_t alignment_of(const void *p)
     return (uint8_t)(lowest == 0 || lowest > ALIGN ? ALIGN : lowest);
 }
 
-static key key_of(plait_dtype dtype, const plait_gemm *g, size_t workspace)
+static key key_of(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, size_t workspace)
 {
     key k;
     memset(&k, 0, sizeof k);
@@ -92,6 +89,7 @@ static key key_of(plait_dtype dtype, const plait_gemm *g, size_t workspace)
     k.c_acc = g->c_acc || dtype == PLAIT_FP32;
     k.accumulate = g->accumulate;
     k.bias = g->bias != NULL;
+    k.tf32 = ex->allow_tf32 && dtype == PLAIT_FP32;
     k.align_a = alignment_of(g->a);
     k.align_b = alignment_of(g->b);
     k.align_c = alignment_of(g->c);
@@ -114,11 +112,12 @@ static uint64_t hash_of(const key *k)
 static plait_status with_shape(const key *k, plait_status st)
 {
     if (st != PLAIT_OK)
-        plait_error_prefix("product of m %lld, n %lld, k %lld in %s (%s%s, ld %lld %lld %lld%s%s%s, workspace %llu): ",
-                           (long long)k->m, (long long)k->n, (long long)k->k, plait_dtype_name((plait_dtype)k->dtype),
-                           k->trans_a ? "T" : "N", k->trans_b ? "T" : "N", (long long)k->lda, (long long)k->ldb,
-                           (long long)k->ldc, k->c_acc ? ", fp32 result" : "", k->accumulate ? ", added" : "",
-                           k->bias ? ", bias" : "", (unsigned long long)k->workspace);
+        plait_error_prefix(
+            "product of m %lld, n %lld, k %lld in %s%s (%s%s, ld %lld %lld %lld%s%s%s, workspace %llu): ",
+            (long long)k->m, (long long)k->n, (long long)k->k, plait_dtype_name((plait_dtype)k->dtype),
+            k->tf32 ? " as TF32" : "", k->trans_a ? "T" : "N", k->trans_b ? "T" : "N", (long long)k->lda,
+            (long long)k->ldb, (long long)k->ldc, k->c_acc ? ", fp32 result" : "", k->accumulate ? ", added" : "",
+            k->bias ? ", bias" : "", (unsigned long long)k->workspace);
     return st;
 }
 
@@ -138,9 +137,10 @@ static plait_status describe(product *p)
     const cublasOperation_t op_a = k->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                             op_b = k->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = k->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const cublasComputeType_t compute = k->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const uint64_t m = (uint64_t)k->m, n = (uint64_t)k->n, depth = (uint64_t)k->k;
 
-    PLAIT_TRY_CUBLAS(cublasLtMatmulDescInit(&p->op, COMPUTE, CUDA_R_32F));
+    PLAIT_TRY_CUBLAS(cublasLtMatmulDescInit(&p->op, compute, CUDA_R_32F));
     SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
     SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
     SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
@@ -254,7 +254,7 @@ static plait_status multiply(const plait_exec *ex, plait_dtype dtype, const plai
 {
     static const float one = 1.0f, zero = 0.0f;
     const plait_cuda_stream *s = ex->stream;
-    const key k = key_of(dtype, g, r.bytes);
+    const key k = key_of(ex, dtype, g, r.bytes);
     product *p;
     PLAIT_TRY(find_product(s, &k, g->bias, &p));
     if (!p->found)

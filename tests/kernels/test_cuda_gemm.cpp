@@ -246,6 +246,30 @@ TEST_F(CudaGemm, LeavesEmptyProductsAlone)
     EXPECT_EQ(plait_backend_cuda()->finish(&ex), PLAIT_OK) << plait_error_text();
 }
 
+// 11 bits of 1 + 2^-12 are 1; a product without TF32 that was asked for before is another one.
+TEST_F(CudaGemm, RoundsToTf32WhereItMay)
+{
+    constexpr int64_t M = 3, N = 5, K = 8;
+    const plait_kernels k = table<float>();
+    const DeviceBytes scratch(1 << 12);
+    const DeviceArray<float> a(std::vector<float>(M * K, 1 + 0x1p-12f)), b(std::vector<float>(K * N, 1));
+    for (const bool tf32 : {false, true, false}) {
+        DeviceArray<float> c(std::vector<float>(M * N, 0));
+        plait_exec ex = exec_of(k, scratch);
+        ex.allow_tf32 = tf32;
+        plait_gemm g = {};
+        g.m = M;
+        g.n = g.ldb = g.ldc = N;
+        g.k = g.lda = K;
+        g.a = a.data();
+        g.b = b.data();
+        g.c = c.data();
+        ASSERT_EQ(k.gemm(&ex, &g), PLAIT_OK) << plait_error_text();
+        for (const float x : c.values())
+            EXPECT_EQ(x, tf32 ? 8 : 8 + 0x1p-9f);
+    }
+}
+
 // ---- the library is asked once ----
 
 Shape shape_of(int64_t m, int64_t n, int64_t k)

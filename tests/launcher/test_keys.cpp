@@ -93,6 +93,7 @@ std::vector<Row> rows(const std::string &other_text, const std::string &weights)
 
         {"precision.dtype", {"precision.dtype=bf16"}, MEMORY},
         {"precision.communication_data_type", {"precision.communication_data_type=bf16"}, NORM, {}, 2},
+        {"precision.allow_tf32", {"precision.allow_tf32=true", "device.backend=cpu"}, REFUSED}, /* test_cuda_training */
         {"precision.fp16.loss_scale", {"precision.fp16.loss_scale=1024"}, SCALE, kFp16},
         {"precision.fp16.initial_scale_power", {"precision.fp16.initial_scale_power=10"}, SCALE, kFp16},
         {"precision.fp16.loss_scale_window", {"precision.fp16.loss_scale_window=1"}, SCALE, kFp16},

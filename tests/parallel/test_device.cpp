@@ -68,4 +68,22 @@ TEST(SettleDevice, WhatIsOfTheHostKeepsItThere)
     }
 }
 
+// What only GPUs do is refused where an auto turns out to be the host.
+TEST(SettleDevice, WhatIsOfGpusNeedsOne)
+{
+    for (const plait_device_room &room : {kNone, kEach}) {
+        plait_config cfg = {};
+        const char *key = "precision.allow_tf32=true";
+        ASSERT_EQ(plait_config_load(&cfg, nullptr, &key, 1), PLAIT_OK) << plait_error_text();
+        const plait_status st = plait_device_settle(&cfg, room);
+        EXPECT_EQ(st, room.some ? PLAIT_OK : PLAIT_UNSUPPORTED);
+        if (st != PLAIT_OK) {
+            EXPECT_NE(std::string(plait_error_text()).find("precision.allow_tf32 is of products on GPUs"),
+                      std::string::npos)
+                << plait_error_text();
+        }
+        plait_config_deinit(&cfg);
+    }
+}
+
 } // namespace
