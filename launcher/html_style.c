@@ -100,7 +100,7 @@ static const char *const lines[] = {
     "    var(--card);",
     "}",
     /* Only what is much longer is cut: of a row or two nobody would see that they are below. */
-    ".scroll:has(tbody tr:nth-child(25)) { max-height: 34rem; }",
+    "@media screen { .scroll:has(tbody tr:nth-child(25)) { max-height: 34rem; } }",
     ".scroll:focus-visible { outline: 2px solid var(--blue); }",
     "table {",
     "  width: 100%; border-collapse: separate; border-spacing: 0; font-size: .83rem;",
@@ -161,7 +161,6 @@ static const char *const lines[] = {
     "  main { max-width: none; padding: 0; }",
     "  section { padding: .5rem 0; border: 0; border-top: 1px solid var(--line); border-radius: 0; }",
     "  h2, h3, .legend { break-after: avoid; }",
-    "  .scroll:has(tbody tr:nth-child(25)) { max-height: none; }",
     "  .scroll { overflow: visible; border: 0; background: none; }",
     "  .time, .facts, tr, svg { break-inside: avoid; }",
     "  .time svg { min-width: 0; }",
