@@ -10,10 +10,11 @@ namespace conformance
 namespace
 {
 
+// The last has more rows than a block of a GPU has threads.
 const struct Size {
     int64_t rows, cols, valid, v0;
-} kSizes[] = {{1, 1, 1, 0},   {7, 31, 31, 0},     {31, 64, 57, 64},    {5, 257, 257, 257},
-              {64, 7, 0, 21}, {33, 1000, 999, 5}, {3, 20000, 19990, 5}};
+} kSizes[] = {{1, 1, 1, 0},   {7, 31, 31, 0},     {31, 64, 57, 64},     {5, 257, 257, 257},
+              {64, 7, 0, 21}, {33, 1000, 999, 5}, {3, 20000, 19990, 5}, {1100, 6, 5, 3}};
 
 struct Problem {
     Array &logits, &row_max, &row_sum, &row_target;

@@ -18,7 +18,12 @@ inline const plait_kernels &ref()
 
 inline const plait_exec *ref_exec()
 {
-    static const plait_exec ex = {&ref(), nullptr, nullptr, nullptr, 0, 1, nullptr};
+    static const plait_exec ex = [] {
+        plait_exec one = {};
+        one.k = &ref();
+        one.threads = 1;
+        return one;
+    }();
     return &ex;
 }
 
