@@ -10,10 +10,10 @@
 # --check only sees whether each patch fits the program as it is and changes the file that mutants.txt says, and whether
 # mutants.txt and mutants/ name the same mutants. It takes a second.
 #
-# The copy is built with the race detector. A mutant of a kernel is looked for by the rows of conformance and by
-# test_cuda_kernels; one of streams or communication by test_comm_device and test_cuda_training, in lazy and in random order.
-# The first test that fails, or hangs, catches it. Prints a table as it goes; the last line is "N of M caught". Ends 0 if
-# nothing failed before a mutant was in, all could be built, and nine of ten are caught.
+# The copy is built with the race detector. A mutant of a kernel is looked for by the rows of conformance, by
+# test_cuda_kernels and test_cuda_gemm; one of streams or communication by test_comm_device and test_cuda_training, in lazy
+# and in random order. The first test that fails, or hangs, catches it. Prints a table as it goes; the last line is "N of M
+# caught". Ends 0 if nothing failed before a mutant was in, all could be built, and nine of ten are caught.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$here/../..
@@ -32,7 +32,7 @@ build=$copy/build/fakecuda-race
 export HWLOC_COMPONENTS=-pci OMP_NUM_THREADS=1
 
 build() {
-    cmake --build "$build" -t test_conformance test_cuda_kernels test_comm_device test_cuda_training >"$copy/log" 2>&1
+    cmake --build "$build" -t test_conformance test_cuda_kernels test_cuda_gemm test_comm_device test_cuda_training >"$copy/log" 2>&1
 }
 
 # The tests of a mutant's file, one after the other until one fails. Says which, in `by`.
@@ -40,7 +40,8 @@ find_in() {
     local file=$1 t rc
     local kernels=("env PLAIT_TEST_TABLES=cuda timeout 600 $build/tests/kernels/test_conformance --gtest_filter=*cuda_bf16*"
         "env PLAIT_TEST_TABLES=cuda timeout 600 $build/tests/kernels/test_conformance --gtest_filter=*cuda_fp32*"
-        "timeout 600 $build/tests/kernels/test_cuda_kernels")
+        "timeout 600 $build/tests/kernels/test_cuda_kernels"
+        "timeout 600 $build/tests/test_cuda_gemm")
     local ranks=("timeout 300 mpiexec -n 3 $build/tests/parallel/test_comm_device"
         "env FAKECUDA_SCHEDULE=lazy timeout 600 mpiexec -n 2 $build/tests/models/test_cuda_training"
         "env FAKECUDA_SEED=7 timeout 600 mpiexec -n 2 $build/tests/models/test_cuda_training")
