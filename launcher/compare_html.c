@@ -240,8 +240,8 @@ static void put_communication(const page *the, FILE *out)
     plait_html_section_begin(out, "Bytes that a rank sends in a step");
     put_chart(&c);
     fputs("<p class=\"note\">Of the rank that sends most, by ring algorithms: for an all-reduce among N ranks "
-          "2 (N - 1) / N of its bytes, for a reduce-scatter, all-gather, reduce or broadcast (N - 1) / N, for a "
-          "message all.</p>\n",
+          "2 (N - 1) / N of its bytes as they travel, for a reduce-scatter or all-gather (N - 1) / N, for a reduce, "
+          "a broadcast or a message all.</p>\n",
           out);
     plait_html_section_end(out);
 }

@@ -17,7 +17,7 @@ void plait_html_classes_bars(plait_html_bars *b, const plait_rank_plan *p, int m
 
 /* Seconds of a stage, whose sum is the step; stage -1: of all stages, their mean. */
 void plait_html_time_parts(const plait_prediction *p, int stage, plait_html_part out[PLAIT_TIME_PARTS]);
-/* Bytes that a rank of the class sends by ring algorithms (plait_traffic_volume), by group; returns their sum. */
+/* Bytes that a rank of the class sends by ring algorithms (plait_class_sent), by group; returns their sum. */
 double plait_html_volume_parts(const plait_rank_class *c, plait_html_part out[PLAIT_GROUPS]);
 
 /* Adds values, for a legend of all bars. */
