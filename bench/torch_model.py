@@ -146,7 +146,6 @@ def main():
     others = [p for p in model.parameters() if p.dim() != 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
-    parameters = sum(p.numel() for p in model.parameters())
 
     with open(args.metrics, "w") as out:
         for step in range(1, args.steps + 1):
@@ -170,7 +169,6 @@ def main():
                 "grad_norm": norm.item(),
                 "tokens_per_second": args.batch * args.length / seconds,
                 "step_seconds": seconds,
-                "parameters": parameters,
             }
             print(json.dumps(line), file=out)
 

@@ -36,13 +36,9 @@ static const plait_variant *most_tensor(const plait_variants *v)
 
 static void say_machine(const plait_variants *v, FILE *out)
 {
-    for (int i = 0; i < v->num; i++) {
-        const plait_planned *p = &v->all[i].plan;
-        if (!v->all[i].legal || !p->plan.predicted)
-            continue;
-        fprintf(out, "Times are predicted on %s (%s).\n", p->machine->name, p->machine->source);
-        return;
-    }
+    const plait_variant *first = plait_variants_first(v);
+    if (first && first->plan.plan.predicted)
+        fprintf(out, "Times are predicted on %s (%s).\n", first->plan.machine->name, first->plan.machine->source);
 }
 
 /* ---- memory ---- */

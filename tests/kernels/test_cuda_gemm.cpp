@@ -246,6 +246,20 @@ TEST_F(CudaGemm, LeavesEmptyProductsAlone)
     EXPECT_EQ(plait_backend_cuda()->finish(&ex), PLAIT_OK) << plait_error_text();
 }
 
+// C (m, n) = A (m, k) B (k, n), rows without gaps.
+plait_gemm product_of(int64_t m, int64_t n, int64_t k, const DeviceArray<float> &a, const DeviceArray<float> &b,
+                      const DeviceArray<float> &c)
+{
+    plait_gemm g = {};
+    g.m = m;
+    g.n = g.ldb = g.ldc = n;
+    g.k = g.lda = k;
+    g.a = a.data();
+    g.b = b.data();
+    g.c = c.data();
+    return g;
+}
+
 // 11 bits of 1 + 2^-12 are 1; a product without TF32 that was asked for before is another one.
 TEST_F(CudaGemm, RoundsToTf32WhereItMay)
 {
@@ -257,13 +271,7 @@ TEST_F(CudaGemm, RoundsToTf32WhereItMay)
         DeviceArray<float> c(std::vector<float>(M * N, 0));
         plait_exec ex = exec_of(k, scratch);
         ex.allow_tf32 = tf32;
-        plait_gemm g = {};
-        g.m = M;
-        g.n = g.ldb = g.ldc = N;
-        g.k = g.lda = K;
-        g.a = a.data();
-        g.b = b.data();
-        g.c = c.data();
+        const plait_gemm g = product_of(M, N, K, a, b, c);
         ASSERT_EQ(k.gemm(&ex, &g), PLAIT_OK) << plait_error_text();
         for (const float x : c.values())
             EXPECT_EQ(x, tf32 ? 8 : 8 + 0x1p-9f);
@@ -310,13 +318,7 @@ class CudaGemmShapes : public CudaGemm
     void run(int64_t k)
     {
         const plait_exec ex = exec_of(table_, scratch_);
-        plait_gemm g = {};
-        g.m = M;
-        g.n = g.ldb = g.ldc = N;
-        g.k = g.lda = k;
-        g.a = da_.data();
-        g.b = db_.data();
-        g.c = dc_.data();
+        const plait_gemm g = product_of(M, N, k, da_, db_, dc_);
         ASSERT_EQ(table_.gemm(&ex, &g), PLAIT_OK) << plait_error_text();
         const auto c = dc_.values();
         for (size_t i = 0; i < M; i++)
