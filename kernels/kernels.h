@@ -43,7 +43,9 @@ typedef struct plait_exec {
 } plait_exec;
 
 /* C (m, n) = op(A) op(B) + beta C + bias; op(X) = X or its transpose, beta 0 or 1.
- * op(A) is (m, k): stored (m, k), or (k, m) when trans_a. op(B) is (k, n): stored (k, n), or (n, k) when trans_b. */
+ * op(A) is (m, k): stored (m, k), or (k, m) when trans_a. op(B) is (k, n): stored (k, n), or (n, k) when trans_b.
+ *
+ * Epilogues: what the layers do next with what is at hand then, at most one of them. GELU as gelu_fwd has it. */
 typedef struct plait_gemm {
     bool trans_a, trans_b;
     int64_t m, n, k;
@@ -54,8 +56,11 @@ typedef struct plait_gemm {
     void *c; /* T, or A when c_acc */
     int64_t ldc;
     bool c_acc;
-    bool accumulate;  /* beta 1 */
-    const void *bias; /* T (n), or NULL */
+    bool accumulate;   /* beta 1 */
+    const void *bias;  /* T (n), or NULL */
+    void *gelu;        /* T (m, n) = GELU(C), or NULL; C is T, without gaps between rows, and beta 0 */
+    const void *dgelu; /* T (m, n), or NULL: C is multiplied by GELU'(dgelu); likewise */
+    void *bias_grad;   /* A (m) += the sums of op(A)'s rows, or NULL; A is stored (k, m) without gaps */
 } plait_gemm;
 
 /* Counter-based dropout: an element is kept with probability 1 - p and then scaled by 1 / (1 - p). The mask depends on
@@ -116,6 +121,7 @@ typedef struct plait_sgd {
 typedef struct plait_kernels {
     const char *name; /* "ref", "cpu-avx2", ... */
     plait_dtype dtype, acc;
+    bool epilogues; /* those of gemm cost less than the operations of their own, gelu_fwd, gelu_bwd, bias_grad */
 
     plait_status (*gemm)(const plait_exec *ex, const plait_gemm *g);
 
@@ -283,9 +289,9 @@ int plait_device_count(void);
 /* The libraries for GPUs that are linked, for people; "none". */
 void plait_device_versions(char *text, size_t size);
 
-/* The table that computes nothing: tells of each call (kernels/plan/plan.h). One for each dtype of a model; never
- * fails. */
-const plait_kernels *plait_kernels_plan(plait_dtype dtype);
+/* The table that computes nothing: tells of each call (kernels/plan/plan.h). It is asked for what the tables of
+ * `backend` are (auto: the host). One for each dtype of a model; never fails. */
+const plait_kernels *plait_kernels_plan(plait_dtype dtype, plait_backend_choice backend);
 
 PLAIT_END_DECLS
 #endif

@@ -54,19 +54,27 @@ static void *out_a(plait_bench_calls *c, int64_t n)
 
 CALL(gemm)
 {
-    const plait_gemm g = {.trans_a = s->trans_a,
-                          .trans_b = s->trans_b,
-                          .m = s->m,
-                          .n = s->n,
-                          .k = s->k,
-                          .a = in_t(c, s->m * s->k),
-                          .lda = s->trans_a ? s->m : s->k,
-                          .b = in_t(c, s->k * s->n),
-                          .ldb = s->trans_b ? s->k : s->n,
-                          .c = s->trans_a ? out_a(c, s->m * s->n) : out_t(c, s->m * s->n),
-                          .ldc = s->n,
-                          .c_acc = s->trans_a,
-                          .accumulate = s->trans_a};
+    plait_gemm g = {.trans_a = s->trans_a,
+                    .trans_b = s->trans_b,
+                    .m = s->m,
+                    .n = s->n,
+                    .k = s->k,
+                    .a = in_t(c, s->m * s->k),
+                    .lda = s->trans_a ? s->m : s->k,
+                    .b = in_t(c, s->k * s->n),
+                    .ldb = s->trans_b ? s->k : s->n,
+                    .c = s->trans_a ? out_a(c, s->m * s->n) : out_t(c, s->m * s->n),
+                    .ldc = s->n,
+                    .c_acc = s->trans_a,
+                    .accumulate = s->trans_a};
+    if (s->epilogue && s->trans_a) {
+        g.bias_grad = out_a(c, s->m);
+    } else if (s->epilogue && s->trans_b) {
+        g.bias = in_t(c, s->n);
+        g.gelu = out_t(c, s->m * s->n);
+    } else if (s->epilogue) {
+        g.dgelu = in_t(c, s->m * s->n);
+    }
     return ex->k->gemm(ex, &g);
 }
 
@@ -397,7 +405,7 @@ plait_status plait_bench_calls_prepare(plait_bench_calls *c, const plait_bench_c
     c->call = *call;
     c->read.at = c->written.at = 0;
     plait_exec plan = c->ex;
-    plan.k = plait_kernels_plan(c->ex.k->dtype);
+    plan.k = plait_kernels_plan(c->ex.k->dtype, PLAIT_BACKEND_AUTO);
     *work = (plait_op_record){.op = PLAIT_OPS};
     plait_plan_listen(keep_record, work);
     const plait_status st = call_of(call->op)(c, &plan, &c->call);

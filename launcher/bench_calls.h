@@ -22,7 +22,8 @@ typedef struct plait_bench_call {
      */
     int64_t m, n, k;
     bool trans_a, trans_b; /* gemm; trans_a: the gradient of a weight, which is added to in A */
-    plait_dtype dtype;     /* add: of its operands; cast: of the result */
+    bool epilogue; /* gemm, with what a layer has for it: bias and GELU, GELU's slope (NN), a bias's gradient (TN) */
+    plait_dtype dtype; /* add: of its operands; cast: of the result */
     /* filled by plait_bench_calls_prepare */
     plait_op_record record;
     size_t read, written; /* bytes of the rings that a call takes */

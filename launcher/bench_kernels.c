@@ -132,16 +132,21 @@ static plait_status add_of_bytes(bench *x, plait_op op, plait_dtype dtype)
     return add_row(x);
 }
 
-/* Into four times the width: the layer, the gradient of its input, the gradient of its weight. */
+/* Into four times the width: the layer, the gradient of its input, the gradient of its weight. With their epilogues the
+ * second is of the layer behind, whose input is GELU of this one's output. */
 static plait_status add_products(bench *x, int64_t hidden)
 {
-    const int64_t tokens = x->sizes->tokens;
+    const int64_t tokens = x->sizes->tokens, wide = 4 * hidden;
     const plait_bench_call calls[] = {
-        {.op = PLAIT_OP_gemm, .m = tokens, .n = 4 * hidden, .k = hidden, .trans_b = true},
-        {.op = PLAIT_OP_gemm, .m = tokens, .n = hidden, .k = 4 * hidden},
-        {.op = PLAIT_OP_gemm, .m = 4 * hidden, .n = hidden, .k = tokens, .trans_a = true}};
+        {.op = PLAIT_OP_gemm, .m = tokens, .n = wide, .k = hidden, .trans_b = true},
+        {.op = PLAIT_OP_gemm, .m = tokens, .n = wide, .k = hidden, .trans_b = true, .epilogue = true},
+        {.op = PLAIT_OP_gemm, .m = tokens, .n = hidden, .k = wide},
+        {.op = PLAIT_OP_gemm, .m = tokens, .n = wide, .k = hidden, .epilogue = true},
+        {.op = PLAIT_OP_gemm, .m = wide, .n = hidden, .k = tokens, .trans_a = true},
+        {.op = PLAIT_OP_gemm, .m = wide, .n = hidden, .k = tokens, .trans_a = true, .epilogue = true}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        PLAIT_TRY(add_call(x, &calls[i]));
+        if (!calls[i].epilogue || x->calls.ex.k->epilogues)
+            PLAIT_TRY(add_call(x, &calls[i]));
     return PLAIT_OK;
 }
 
@@ -181,10 +186,11 @@ static void print_shape(const row *r, char *text, size_t size)
 {
     const plait_bench_call *c = &r->call;
     if (c->op == PLAIT_OP_gemm)
-        snprintf(text, size, "%lld x %lld x %lld %s", (long long)c->m, (long long)c->n, (long long)c->k,
+        snprintf(text, size, "%lld x %lld x %lld %s%s", (long long)c->m, (long long)c->n, (long long)c->k,
                  c->trans_a   ? "TN"
                  : c->trans_b ? "NT"
-                              : "NN");
+                              : "NN",
+                 c->epilogue ? "+" : "");
     else if (plait_rate_is_flops(c->op))
         snprintf(text, size, "%lld heads of %lld, %lld tokens", (long long)c->m, (long long)c->k, (long long)c->n);
     else
@@ -225,10 +231,11 @@ static void print_json(const void *self, FILE *out)
     for (int i = 0; i < x->num; i++) {
         const row *r = &x->rows[i];
         fprintf(out,
-                "%s\n{\"op\":\"%s\",\"dtype\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld,\"trans_a\":%s,\"trans_b\":%s,",
+                "%s\n{\"op\":\"%s\",\"dtype\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld,\"trans_a\":%s,\"trans_b\":%s,"
+                "\"epilogue\":%s,",
                 i ? "," : "", plait_op_name(r->call.op), plait_dtype_name(r->work.dtype), (long long)r->call.m,
                 (long long)r->call.n, (long long)r->call.k, r->call.trans_a ? "true" : "false",
-                r->call.trans_b ? "true" : "false");
+                r->call.trans_b ? "true" : "false", r->call.epilogue ? "true" : "false");
         fprintf(out, "\"flops\":%.0f,\"bytes\":%.0f,\"seconds\":%.6g,\"predicted_seconds\":", r->work.flops,
                 plait_bench_bytes(&r->work), r->seconds);
         if (r->predicted > 0)

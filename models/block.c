@@ -118,6 +118,12 @@ static plait_status activation_fwd(const plait_decoder *m, const plait_exec *ex,
     return PLAIT_OK;
 }
 
+/* GELU is computed with the product before it, and its slope with the product before that: no pass of their own. */
+static bool gelu_in_products(const plait_decoder *m, const plait_exec *ex)
+{
+    return !m->arch->swiglu && ex->k->epilogues;
+}
+
 /* d_up over `up` itself (SwiGLU), whose values nobody needs afterwards, or over d_act (GELU). */
 static plait_status activation_bwd(const plait_decoder *m, const plait_exec *ex, void *d_act, void *up, void **d_up)
 {
@@ -142,6 +148,25 @@ static plait_hash_place result(int64_t layer, plait_hash_op op)
 static plait_hash_place gradient(int64_t layer, plait_hash_op op)
 {
     return (plait_hash_place){.layer = layer, .op = op, .backward = true};
+}
+
+/* s->up, and from it *act where it is wanted: s->act, or a temporary. */
+static plait_status up_fwd(const plait_decoder *m, const plait_call *c, int64_t layer, plait_linear *up,
+                           plait_layer_saved *s, const void *norm, bool wanted, void **act)
+{
+    const plait_decoder_dims *d = &m->dims;
+    const plait_exec *ex = c->ex;
+    const int64_t n = d->slices * d->rows * d->ffn;
+    const bool in_product = wanted && gelu_in_products(m, ex);
+    if (in_product)
+        PLAIT_TRY(kept_or_temp(ex, s->act, m->tp.dtype, n, &up->gelu));
+    PLAIT_TRY(plait_col_linear_fwd(&m->tp, ex, up, norm, s->up));
+    PLAIT_TRY(plait_hash_blocks(m, c, result(layer, PLAIT_HASH_UP), s->up, d->up));
+    *act = up->gelu;
+    if (in_product || !wanted)
+        return PLAIT_OK;
+    PLAIT_TRY(kept_or_temp(ex, s->act, m->tp.dtype, n, act));
+    return activation_fwd(m, ex, *act, s->up);
 }
 
 plait_status plait_block_bind(const plait_decoder *m, plait_arena *mem, plait_layer_saved *s)
@@ -218,11 +243,7 @@ plait_status plait_block_fwd(const plait_decoder *m, const plait_call *c, int64_
                              plait_weight(m, v, p->norm2_bias)));
     PLAIT_TRY(plait_hash_rows(m, c, result(layer, PLAIT_HASH_POST_ATTENTION_LAYERNORM), norm));
     plait_linear up = up_layer(m, p, v);
-    PLAIT_TRY(plait_col_linear_fwd(&m->tp, ex, &up, norm, s->up));
-    PLAIT_TRY(plait_hash_blocks(m, c, result(layer, PLAIT_HASH_UP), s->up, d->up));
-    PLAIT_TRY(kept_or_temp(ex, s->act, T, d->slices * d->rows * d->ffn, &act));
-    if (out || s->act)
-        PLAIT_TRY(activation_fwd(m, ex, act, s->up));
+    PLAIT_TRY(up_fwd(m, c, layer, &up, s, norm, out || s->act, &act));
     if (out) {
         plait_linear down = down_layer(m, p, v);
         PLAIT_TRY(plait_hash_blocks(m, c, result(layer, PLAIT_HASH_ACT), act, d->ffn));
@@ -284,9 +305,14 @@ static plait_status feed_forward_bwd(const plait_decoder *m, const plait_call *c
         PLAIT_TRY(activation_fwd(m, ex, act, s->up));
     PLAIT_TRY(plait_temp(ex, m->tp.dtype, d->slices * d->rows * d->ffn, &d_act));
     plait_linear down = down_layer(m, p, v), up = up_layer(m, p, v);
+    down.dgelu = gelu_in_products(m, ex) ? s->up : NULL;
     PLAIT_TRY(plait_row_linear_bwd(&m->tp, ex, &down, d_down, act, d_act));
-    PLAIT_TRY(plait_hash_blocks(m, c, gradient(layer, PLAIT_HASH_ACT), d_act, d->ffn));
-    PLAIT_TRY(activation_bwd(m, ex, d_act, s->up, &d_up));
+    if (down.dgelu) {
+        d_up = d_act;
+    } else {
+        PLAIT_TRY(plait_hash_blocks(m, c, gradient(layer, PLAIT_HASH_ACT), d_act, d->ffn));
+        PLAIT_TRY(activation_bwd(m, ex, d_act, s->up, &d_up));
+    }
     PLAIT_TRY(plait_hash_blocks(m, c, gradient(layer, PLAIT_HASH_UP), d_up, d->up));
 
     PLAIT_TRY(kept_or_temp(ex, s->norm2, m->tp.dtype, d->local_rows * d->hidden, &norm));

@@ -145,7 +145,8 @@ static int most_train_micros(const plait_schedule_set *s)
 
 plait_status plait_parts_plan(plait_parts *p, const plait_config *cfg)
 {
-    p->ex = (plait_exec){.k = plait_kernels_plan(cfg->precision.dtype), .backend = plait_backend_plan()};
+    p->ex = (plait_exec){.k = plait_kernels_plan(cfg->precision.dtype, cfg->device.backend),
+                         .backend = plait_backend_plan()};
     for (int i = 0; i < PLAIT_MEM_KINDS; i++)
         PLAIT_TRY(plait_arena_create_counting(PLAIT_TIER_DEVICE, (plait_mem_kind)i, &p->arena[i]));
     p->staging = p->arena[PLAIT_MEM_WORK];

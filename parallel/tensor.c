@@ -56,6 +56,8 @@ static plait_linear slice_of(const plait_tp *tp, const plait_linear *l, int i)
     one.bias = l->bias ? plait_at(l->bias, T, i * l->stride) : NULL;
     one.grad_weight = l->grad_weight ? plait_at(l->grad_weight, A, i * l->stride) : NULL;
     one.grad_bias = l->grad_bias ? plait_at(l->grad_bias, A, i * l->stride) : NULL;
+    one.gelu = l->gelu ? plait_at(l->gelu, T, i * l->rows * l->out) : NULL;
+    one.dgelu = l->dgelu ? plait_at(l->dgelu, T, i * l->rows * l->in) : NULL;
     return one;
 }
 
@@ -73,7 +75,8 @@ static plait_status multiply(const plait_exec *ex, const plait_linear *l, const 
                     .c = y,
                     .ldc = l->out,
                     .c_acc = in_acc,
-                    .bias = l->bias};
+                    .bias = l->bias,
+                    .gelu = l->gelu};
     return ex->k->gemm(ex, &g);
 }
 
@@ -89,7 +92,8 @@ static plait_status multiply_back(const plait_exec *ex, const plait_linear *l, c
                     .ldb = l->in,
                     .c = dx,
                     .ldc = l->in,
-                    .c_acc = in_acc};
+                    .c_acc = in_acc,
+                    .dgelu = l->dgelu};
     return ex->k->gemm(ex, &g);
 }
 
@@ -107,9 +111,10 @@ static plait_status weight_gradient(const plait_exec *ex, const plait_linear *l,
                     .c = l->grad_weight,
                     .ldc = l->in,
                     .c_acc = true,
-                    .accumulate = true};
+                    .accumulate = true,
+                    .bias_grad = ex->k->epilogues ? l->grad_bias : NULL};
     PLAIT_TRY(ex->k->gemm(ex, &g));
-    return l->grad_bias ? ex->k->bias_grad(ex, l->grad_bias, dy, l->rows, l->out) : PLAIT_OK;
+    return l->grad_bias && !g.bias_grad ? ex->k->bias_grad(ex, l->grad_bias, dy, l->rows, l->out) : PLAIT_OK;
 }
 
 /* ---- sums over slices ---- */

@@ -65,6 +65,9 @@ typedef struct plait_linear {
         *bias; /* T (out) or NULL; column-parallel only: a row-parallel bias is added after the sum, by the caller */
     void *grad_weight; /* A, added to; backward only */
     void *grad_bias;   /* A or NULL */
+    /* Where products take GELU along (plait_kernels.epilogues), or NULL: */
+    void *gelu;        /* column-parallel, forward: T (slices, rows, out) = GELU(y) */
+    const void *dgelu; /* row-parallel, backward: dx is multiplied by GELU' of it; T (slices, rows, in) */
 } plait_linear;
 
 /* y = x W^T + b. x: T (local rows, in), y: T (slices, rows, out) */

@@ -107,9 +107,15 @@ compare() {
     return "${PIPESTATUS[1]}"
 }
 
-# memory: what a run has of the device, by nvidia-smi, against what its banner plans.
+# used_mib: of the device, by everybody. By process a container often shows nothing.
+used_mib() {
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -n 1
+}
+
+# memory: what a run takes of the device against what its banner plans.
 memory() {
-    local planned used
+    local planned used before
+    before=$(used_mib)
     bin/plait train configs/gpt2-124m.yaml device.backend=cuda precision.dtype=bf16 train.train_iters=200 >"$out/memory.run" &
     local pid=$!
     for _ in $(seq 60); do
@@ -117,11 +123,11 @@ memory() {
         grep -q 'iteration  *5/' "$out/memory.run" && break
         kill -0 $pid 2>/dev/null || break
     done
-    used=$(nvidia-smi --query-compute-apps=used_memory --format=csv,noheader,nounits | sort -n | tail -n 1)
+    used=$(($(used_mib) - before))
     kill $pid 2>/dev/null
     wait $pid
     planned=$(sed -n 's/^ *0 d0 .* \([0-9,]*\)$/\1/p' "$out/memory.run" | tr -d ,)
-    [ -n "$planned" ] && [ -n "$used" ] || return 1
+    [ -n "$planned" ] && [ "$used" -gt 0 ] || return 1
     printf '{"planned_bytes": %s, "used_bytes": %s, "beside_it": %s}\n' "$planned" $((used << 20)) \
         $(((used << 20) - planned)) | tee "$out/memory.json"
     [ $((used << 20)) -ge "$planned" ]
@@ -175,7 +181,7 @@ run() {
     local sheet torch_device=${PLAIT_DEVICE_TORCH:-cuda}
     sheet=$(data_sheet)
     export out sheet torch_device
-    export -f compare losses memory speed
+    export -f compare losses used_mib memory speed
     : >"$out/summary.txt"
     part version 30 bin/plait version
     PLAIT_TEST_TABLES=cuda gtest conformance 120 0 test_conformance '*/cuda_*'

@@ -1,6 +1,7 @@
 /* Matrix products: what a library does well goes to it, the rest is cut up here. */
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/typed.h"
+#include "kernels/epilogue.h"
 
 /* Below this many multiplications a library's call costs more than the work. */
 #define SMALL_PRODUCT (16 * 16 * 16)
@@ -19,6 +20,8 @@ static plait_status sgemm(const plait_exec *ex, const plait_gemm *g)
 
 plait_status FN(gemm)(const plait_exec *ex, const plait_gemm *g)
 {
+    if (plait_has_epilogue(g))
+        return plait_gemm_in_passes(ex, g);
     return g->m > 0 && g->n > 0 ? sgemm(ex, g) : PLAIT_OK;
 }
 
@@ -132,6 +135,8 @@ plait_status FN(gemm)(const plait_exec *ex, const plait_gemm *g)
 {
     bool done = false;
     panels p;
+    if (plait_has_epilogue(g))
+        return plait_gemm_in_passes(ex, g);
     if (g->m <= 0 || g->n <= 0)
         return PLAIT_OK;
     if (g->k > 0)

@@ -2,7 +2,9 @@
  *
  * Its epilogues exist for column-major results only, and a row-major C (m, n) is the column-major C^T (n, m): so what
  * it is asked for is C^T = op(B)^T op(A)^T. Its A is our B, its rows are our columns, and its bias, a number for each
- * row, is ours, a number for each column.
+ * row, is ours, a number for each column. Its epilogues that a layer has use for: GELU_AUX (GELU(C), and C itself as
+ * the auxiliary matrix), DGELU (C times the slope of GELU at the auxiliary matrix), BGRADB (sums of its B, our A).
+ * Where it has no algorithm for them, they are kernels of their own.
  *
  * The algorithm is its own choice. It is asked once for a shape, since asking takes longer than a small product, and
  * what it said is kept: a step after the first asks, and allocates, nothing. The choice depends on the shape, types,
@@ -14,10 +16,12 @@
 #include "core/log.h"
 #include "kernels/cuda/cuda_impl.h"
 #include "kernels/cuda/gemm_small.h"
+#include "kernels/epilogue.h"
 
 /* What cuBLASLt's documentation asks of a workspace, and more than any algorithm asks of a pointer. Matrices are
- * described as aligned to 16 bytes at most, so that where an arena put them does not decide about bits. */
-enum { WORKSPACE_ALIGN = 256, ALIGN = 16 };
+ * described as aligned to 16 bytes at most, so that where an arena put them does not decide about bits. Lines of an
+ * auxiliary matrix are whole groups of so many elements. */
+enum { WORKSPACE_ALIGN = 256, ALIGN = 16, AUX_GROUP = 8 };
 
 /* A step has some tens of shapes. Of a full set the one used longest ago is replaced. */
 enum { SETS = 64, WAYS = 8 };
@@ -30,10 +34,10 @@ typedef struct key {
     int64_t m, n, k, lda, ldb, ldc;
     uint64_t workspace; /* bytes it may have */
     int32_t dtype;
-    bool trans_a, trans_b, c_acc, accumulate, bias;
+    int32_t epilogue;
+    bool trans_a, trans_b, c_acc, accumulate;
     bool tf32; /* products of fp32 on tensor cores, which round what they multiply to 11 bits */
-    uint8_t align_a, align_b, align_c;
-    uint8_t unused[3]; /* no padding, which a copy need not keep */
+    uint8_t align_a, align_b, align_d;
 } key;
 
 typedef struct product {
@@ -72,6 +76,23 @@ static uint8_t alignment_of(const void *p)
     return (uint8_t)(lowest == 0 || lowest > ALIGN ? ALIGN : lowest);
 }
 
+static cublasLtEpilogue_t epilogue_of(const plait_gemm *g)
+{
+    if (g->gelu)
+        return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (g->dgelu)
+        return CUBLASLT_EPILOGUE_DGELU;
+    if (g->bias_grad)
+        return CUBLASLT_EPILOGUE_BGRADB;
+    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* What is written by the product itself: with GELU, C is the auxiliary matrix. */
+static void *result_of(const plait_gemm *g)
+{
+    return g->gelu ? g->gelu : g->c;
+}
+
 static key key_of(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, size_t workspace)
 {
     key k;
@@ -88,11 +109,11 @@ static key key_of(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, 
     k.trans_b = g->trans_b;
     k.c_acc = g->c_acc || dtype == PLAIT_FP32;
     k.accumulate = g->accumulate;
-    k.bias = g->bias != NULL;
+    k.epilogue = (int32_t)epilogue_of(g);
     k.tf32 = ex->allow_tf32 && dtype == PLAIT_FP32;
     k.align_a = alignment_of(g->a);
     k.align_b = alignment_of(g->b);
-    k.align_c = alignment_of(g->c);
+    k.align_d = alignment_of(result_of(g));
     return k;
 }
 
@@ -108,6 +129,31 @@ static uint64_t hash_of(const key *k)
     return h;
 }
 
+static bool uses_aux(int32_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+/* For people. */
+static const char *name_of(int32_t epilogue)
+{
+    switch (epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS:
+        return ", bias";
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+        return ", GELU";
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+        return ", bias and GELU";
+    case CUBLASLT_EPILOGUE_DGELU:
+        return ", slope of GELU";
+    case CUBLASLT_EPILOGUE_BGRADB:
+        return ", gradient of a bias";
+    default:
+        return "";
+    }
+}
+
 /* Puts the product into the sentence of a failure. */
 static plait_status with_shape(const key *k, plait_status st)
 {
@@ -117,7 +163,7 @@ static plait_status with_shape(const key *k, plait_status st)
             (long long)k->m, (long long)k->n, (long long)k->k, plait_dtype_name((plait_dtype)k->dtype),
             k->tf32 ? " as TF32" : "", k->trans_a ? "T" : "N", k->trans_b ? "T" : "N", (long long)k->lda,
             (long long)k->ldb, (long long)k->ldc, k->c_acc ? ", fp32 result" : "", k->accumulate ? ", added" : "",
-            k->bias ? ", bias" : "", (unsigned long long)k->workspace);
+            name_of(k->epilogue), (unsigned long long)k->workspace);
     return st;
 }
 
@@ -136,7 +182,7 @@ static plait_status describe(product *p)
     const cudaDataType type = type_of((plait_dtype)k->dtype);
     const cublasOperation_t op_a = k->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                             op_b = k->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = k->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)k->epilogue;
     const cublasComputeType_t compute = k->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const uint64_t m = (uint64_t)k->m, n = (uint64_t)k->n, depth = (uint64_t)k->k;
 
@@ -144,6 +190,8 @@ static plait_status describe(product *p)
     SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
     SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
     SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (uses_aux(k->epilogue))
+        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, k->ldc);
     /* A row of ours is a column of the library's. */
     PLAIT_TRY_CUBLAS(cublasLtMatrixLayoutInit(&p->a, type, k->trans_b ? depth : n, k->trans_b ? n : depth, k->ldb));
     PLAIT_TRY_CUBLAS(cublasLtMatrixLayoutInit(&p->b, type, k->trans_a ? m : depth, k->trans_a ? depth : m, k->lda));
@@ -156,7 +204,7 @@ static plait_status describe(product *p)
 static plait_status limit_choice(cublasLtMatmulPreference_t pref, const key *k)
 {
     const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const uint32_t a = k->align_b, b = k->align_a, c = k->align_c;
+    const uint32_t a = k->align_b, b = k->align_a, c = k->align_d;
     PLAIT_TRY_CUBLAS(cublasLtMatmulPreferenceInit(pref));
     SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, k->workspace);
     SET(cublasLtMatmulPreferenceSetAttribute, pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums);
@@ -167,8 +215,20 @@ static plait_status limit_choice(cublasLtMatmulPreference_t pref, const key *k)
     return PLAIT_OK;
 }
 
+/* What the epilogue reads and writes beside C: of each call, while the product's description stays. `sums`: where the
+ * gradient of a bias goes. */
+static plait_status place_epilogue(product *p, const plait_gemm *g, void *sums)
+{
+    const void *bias = g->bias_grad ? sums : g->bias, *aux = g->gelu ? g->c : g->dgelu;
+    if (bias)
+        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (aux)
+        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    return PLAIT_OK;
+}
+
 /* The best that fits, if there is one: an unsupported combination is no failure. */
-static plait_status choose(product *p, cublasLtHandle_t lt, const void *bias)
+static plait_status choose(product *p, cublasLtHandle_t lt, const plait_gemm *g, void *sums)
 {
     enum { ASKED = 8 };
     cublasLtMatmulHeuristicResult_t results[ASKED];
@@ -177,11 +237,11 @@ static plait_status choose(product *p, cublasLtHandle_t lt, const void *bias)
 
     PLAIT_TRY(describe(p));
     PLAIT_TRY(limit_choice(&pref, &p->key));
-    if (p->key.bias)
-        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    PLAIT_TRY(place_epilogue(p, g, sums));
     const cublasStatus_t asked =
         cublasLtMatmulAlgoGetHeuristic(lt, &p->op, &p->a, &p->b, &p->c, &p->c, &pref, ASKED, results, &count);
-    if (asked == CUBLAS_STATUS_NOT_SUPPORTED)
+    /* Which of the two it says to an epilogue that a type or shape has not, is not documented. */
+    if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked == CUBLAS_STATUS_INVALID_VALUE && plait_has_epilogue(g)))
         return PLAIT_OK;
     PLAIT_TRY_CUBLAS(asked);
     for (int i = 0; i < count && !p->found; i++) {
@@ -194,11 +254,11 @@ static plait_status choose(product *p, cublasLtHandle_t lt, const void *bias)
     return PLAIT_OK;
 }
 
-static plait_status make_product(product *p, const key *k, cublasLtHandle_t lt, const void *bias)
+static plait_status make_product(product *p, const key *k, cublasLtHandle_t lt, const plait_gemm *g, void *sums)
 {
     memset(p, 0, sizeof *p);
     p->key = *k;
-    const plait_status st = choose(p, lt, bias);
+    const plait_status st = choose(p, lt, g, sums);
     if (st != PLAIT_OK) {
         memset(p, 0, sizeof *p); /* the next call asks again */
         return with_shape(k, st);
@@ -206,14 +266,17 @@ static plait_status make_product(product *p, const key *k, cublasLtHandle_t lt, 
     if (!p->found && k->m * k->n >= WORTH_A_WARNING / k->k)
         plait_log(
             PLAIT_LOG_WARN,
-            "cuBLASLt has no algorithm for the product of m %lld, n %lld, k %lld in %s (ld %lld %lld %lld, workspace "
-            "%llu): a plain kernel computes it, slowly",
+            "cuBLASLt has no algorithm for the product of m %lld, n %lld, k %lld in %s (ld %lld %lld %lld%s, workspace "
+            "%llu): %s",
             (long long)k->m, (long long)k->n, (long long)k->k, plait_dtype_name((plait_dtype)k->dtype),
-            (long long)k->lda, (long long)k->ldb, (long long)k->ldc, (unsigned long long)k->workspace);
+            (long long)k->lda, (long long)k->ldb, (long long)k->ldc, name_of(k->epilogue),
+            (unsigned long long)k->workspace,
+            plait_has_epilogue(g) ? "the last is computed after it" : "a plain kernel computes it, slowly");
     return PLAIT_OK;
 }
 
-static plait_status find_product(const plait_cuda_stream *s, const key *k, const void *bias, product **out)
+static plait_status find_product(const plait_cuda_stream *s, const key *k, const plait_gemm *g, void *sums,
+                                 product **out)
 {
     product *p = s->gemms->products[hash_of(k) % SETS], *end = p + WAYS, *oldest = p;
     for (; p < end; p++) {
@@ -224,7 +287,7 @@ static plait_status find_product(const plait_cuda_stream *s, const key *k, const
     }
     if (p == end) {
         p = oldest;
-        PLAIT_TRY(make_product(p, k, s->lt, bias));
+        PLAIT_TRY(make_product(p, k, s->lt, g, sums));
     }
     p->used = ++s->gemms->uses;
     *out = p;
@@ -250,40 +313,65 @@ static room room_of(const plait_exec *ex)
     return r;
 }
 
-static plait_status multiply(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, room r)
+/* Takes the front of it, for a vector that the library wants aligned; NULL where it is too small. */
+static void *take_front(room *r, size_t bytes)
+{
+    const size_t taken = (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    void *at = r->at;
+    if (taken > r->bytes)
+        return NULL;
+    r->at += taken;
+    r->bytes -= taken;
+    return at;
+}
+
+/* *done: the library has an algorithm, and the product is in the stream. */
+static plait_status by_library(const plait_exec *ex, const plait_gemm *g, room r, void *sums, bool *done)
 {
     static const float one = 1.0f, zero = 0.0f;
     const plait_cuda_stream *s = ex->stream;
-    const key k = key_of(ex, dtype, g, r.bytes);
+    const key k = key_of(ex, ex->k->dtype, g, r.bytes);
+    void *d = result_of(g);
     product *p;
-    PLAIT_TRY(find_product(s, &k, g->bias, &p));
+    PLAIT_TRY(find_product(s, &k, g, sums, &p));
+    *done = p->found;
     if (!p->found)
-        return plait_cuda_small_gemm(ex, dtype, g);
-    if (k.bias)
-        SET(cublasLtMatmulDescSetAttribute, &p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias);
-    const cublasStatus_t done =
-        cublasLtMatmul(s->lt, &p->op, &one, g->b, &p->a, g->a, &p->b, g->accumulate ? &one : &zero, g->c, &p->c, g->c,
-                       &p->c, &p->algo, p->workspace > 0 ? r.at : NULL, p->workspace, s->stream);
-    if (done != CUBLAS_STATUS_SUCCESS)
-        return with_shape(&k, plait_cublas_fail(__FILE__, __LINE__, "cublasLtMatmul", done));
+        return PLAIT_OK;
+    PLAIT_TRY(place_epilogue(p, g, sums));
+    const cublasStatus_t st =
+        cublasLtMatmul(s->lt, &p->op, &one, g->b, &p->a, g->a, &p->b, g->accumulate ? &one : &zero, d, &p->c, d, &p->c,
+                       &p->algo, p->workspace > 0 ? r.at : NULL, p->workspace, s->stream);
+    if (st != CUBLAS_STATUS_SUCCESS)
+        return with_shape(&k, plait_cublas_fail(__FILE__, __LINE__, "cublasLtMatmul", st));
     return PLAIT_OK;
 }
 
-/* cuBLASLt reads a bias in wide loads: one that begins anywhere is copied to the front of scratch. */
-static plait_status multiply_bias(const plait_exec *ex, plait_dtype dtype, const plait_gemm *g, room r)
+/* cuBLASLt reads a bias in wide loads: one that begins anywhere is copied to the front of scratch. *done is false where
+ * there is no room for it. */
+static plait_status with_aligned_bias(const plait_exec *ex, const plait_gemm *g, room r, bool *done)
 {
-    const size_t bytes = (size_t)g->n * plait_dtype_size(dtype),
-                 taken = (bytes + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    const size_t bytes = (size_t)g->n * plait_dtype_size(ex->k->dtype);
     plait_gemm aligned = *g;
-    if (alignment_of(g->bias) == ALIGN)
-        return multiply(ex, dtype, g, r);
-    if (taken > r.bytes)
-        return plait_cuda_small_gemm(ex, dtype, g);
-    PLAIT_TRY_CUDA(cudaMemcpyAsync(r.at, g->bias, bytes, cudaMemcpyDeviceToDevice, plait_cuda_stream_of(ex)));
-    aligned.bias = r.at;
-    r.at += taken;
-    r.bytes -= taken;
-    return multiply(ex, dtype, &aligned, r);
+    *done = false;
+    if (!g->bias || alignment_of(g->bias) == ALIGN)
+        return by_library(ex, g, r, NULL, done);
+    void *bias = take_front(&r, bytes);
+    if (!bias)
+        return PLAIT_OK;
+    PLAIT_TRY_CUDA(cudaMemcpyAsync(bias, g->bias, bytes, cudaMemcpyDeviceToDevice, plait_cuda_stream_of(ex)));
+    aligned.bias = bias;
+    return by_library(ex, &aligned, r, NULL, done);
+}
+
+/* The library writes the gradient of a bias, and it is to be added to what earlier micro-batches left. */
+static plait_status with_bias_grad(const plait_exec *ex, const plait_gemm *g, room r, bool *done)
+{
+    void *sums = take_front(&r, (size_t)g->m * sizeof(float));
+    *done = false;
+    if (!sums)
+        return PLAIT_OK;
+    PLAIT_TRY(by_library(ex, g, r, sums, done));
+    return *done ? ex->k->add(ex, g->bias_grad, sums, PLAIT_FP32, g->m) : PLAIT_OK;
 }
 
 /* The library counts in 32 bits, and its columns may not overlap. */
@@ -293,24 +381,44 @@ static bool is_for_library(const plait_gemm *g)
            g->lda >= (g->trans_a ? g->m : g->k) && g->ldb >= (g->trans_b ? g->k : g->n) && g->ldc >= g->n;
 }
 
-static plait_status gemm(const plait_exec *ex, const plait_gemm *g)
+/* It writes C itself and its GELU, or reads where GELU's slope is wanted, in whole groups; and what it writes to the
+ * bias has C's type. */
+static bool is_epilogue_for_library(const plait_exec *ex, const plait_gemm *g)
 {
-    const plait_dtype dtype = ex->k->dtype;
+    const void *aux = g->gelu ? g->c : g->dgelu;
+    if (aux)
+        return g->n % AUX_GROUP == 0 && alignment_of(aux) == ALIGN && !(g->dgelu && g->bias);
+    return !g->bias && (g->c_acc || ex->k->dtype == PLAIT_FP32);
+}
+
+static plait_status plain(const plait_exec *ex, const plait_gemm *g)
+{
+    bool done;
     if (g->m <= 0 || g->n <= 0)
         return PLAIT_OK;
     if (!is_for_library(g))
-        return plait_cuda_small_gemm(ex, dtype, g);
-    if (g->bias && g->c_acc && dtype != PLAIT_FP32) {
+        return plait_cuda_small_gemm(ex, ex->k->dtype, g);
+    if (g->bias && g->c_acc && ex->k->dtype != PLAIT_FP32) {
         /* Its bias has the type of C, ours is T: the bias goes to C first, and the product is added. */
         plait_gemm added = *g;
-        PLAIT_TRY(plait_cuda_bias_rows(ex, dtype, g));
+        PLAIT_TRY(plait_cuda_bias_rows(ex, ex->k->dtype, g));
         added.bias = NULL;
         added.accumulate = true;
-        return multiply(ex, dtype, &added, room_of(ex));
+        return plain(ex, &added);
     }
-    if (g->bias)
-        return multiply_bias(ex, dtype, g, room_of(ex));
-    return multiply(ex, dtype, g, room_of(ex));
+    PLAIT_TRY(with_aligned_bias(ex, g, room_of(ex), &done));
+    return done ? PLAIT_OK : plait_cuda_small_gemm(ex, ex->k->dtype, g);
+}
+
+static plait_status gemm(const plait_exec *ex, const plait_gemm *g)
+{
+    bool done = false;
+    if (!plait_has_epilogue(g))
+        return plain(ex, g);
+    if (g->m > 0 && g->n > 0 && is_for_library(g) && is_epilogue_for_library(ex, g))
+        PLAIT_TRY(g->bias_grad ? with_bias_grad(ex, g, room_of(ex), &done)
+                               : with_aligned_bias(ex, g, room_of(ex), &done));
+    return done ? PLAIT_OK : plait_gemm_in_passes(ex, g);
 }
 
 void plait_cuda_fill_gemm(plait_kernels *k)

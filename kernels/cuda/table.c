@@ -3,6 +3,7 @@
 
 static void fill(plait_kernels *k)
 {
+    k->epilogues = true;
     plait_cuda_fill_gemm(k);
     plait_cuda_fill_embedding(k);
     plait_cuda_fill_norm(k);

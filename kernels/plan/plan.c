@@ -74,6 +74,7 @@ static plait_status note_gemm(const plait_exec *ex, const plait_gemm *g)
 {
     const double c = g->c_acc ? in_a(ex, g->m * g->n) : in_t(ex, g->m * g->n);
     const double factors = in_t(ex, g->m * g->k) + in_t(ex, g->k * g->n) + (g->bias ? in_t(ex, g->n) : 0);
+    const double sums = g->bias_grad ? in_a(ex, g->m) : 0;
     const plait_op_record r = {.op = PLAIT_OP_gemm,
                                .dtype = ex->k->dtype,
                                .m = g->m,
@@ -82,8 +83,8 @@ static plait_status note_gemm(const plait_exec *ex, const plait_gemm *g)
                                .trans_a = g->trans_a,
                                .trans_b = g->trans_b,
                                .flops = 2.0 * (double)g->m * (double)g->n * (double)g->k,
-                               .bytes_read = factors + (g->accumulate ? c : 0),
-                               .bytes_written = c};
+                               .bytes_read = factors + (g->accumulate ? c : 0) + (g->dgelu ? c : 0) + sums,
+                               .bytes_written = c + (g->gelu ? c : 0) + sums};
     return tell(&r);
 }
 
@@ -216,19 +217,19 @@ static plait_status note_add(const plait_exec *ex, void *y, const void *x, plait
 /* ---- tables ---- */
 
 #define SLOT(op) .op = note_##op,
-#define TABLE(type, accumulate)                                                                                        \
+#define TABLE(type, accumulate, more)                                                                                  \
     {                                                                                                                  \
-        .name = "plan", .dtype = type, .acc = accumulate, PLAIT_KERNELS_OPS(SLOT)                                      \
+        .name = "plan", .dtype = type, .acc = accumulate, .epilogues = more, PLAIT_KERNELS_OPS(SLOT)                   \
+    }
+#define TABLES(more)                                                                                                   \
+    {                                                                                                                  \
+        [PLAIT_FP32] = TABLE(PLAIT_FP32, PLAIT_FP32, more), [PLAIT_BF16] = TABLE(PLAIT_BF16, PLAIT_FP32, more),        \
+        [PLAIT_FP16] = TABLE(PLAIT_FP16, PLAIT_FP32, more), [PLAIT_FP64] = TABLE(PLAIT_FP64, PLAIT_FP64, more),        \
     }
 
-const plait_kernels *plait_kernels_plan(plait_dtype dtype)
+const plait_kernels *plait_kernels_plan(plait_dtype dtype, plait_backend_choice backend)
 {
-    static const plait_kernels tables[] = {
-        [PLAIT_FP32] = TABLE(PLAIT_FP32, PLAIT_FP32),
-        [PLAIT_BF16] = TABLE(PLAIT_BF16, PLAIT_FP32),
-        [PLAIT_FP16] = TABLE(PLAIT_FP16, PLAIT_FP32),
-        [PLAIT_FP64] = TABLE(PLAIT_FP64, PLAIT_FP64),
-    };
-    assert((size_t)dtype < sizeof tables / sizeof *tables);
-    return &tables[dtype];
+    static const plait_kernels host[] = TABLES(false), cuda[] = TABLES(true);
+    assert((size_t)dtype < sizeof host / sizeof *host);
+    return backend == PLAIT_BACKEND_CUDA ? &cuda[dtype] : &host[dtype];
 }

@@ -1,9 +1,11 @@
+#include "kernels/epilogue.h"
 #include "kernels/ref/ref_impl.h"
 
 /* C[i,j] = sum_l op(A)[i,l] op(B)[l,j] + beta C[i,j] + bias[j], with l ascending. */
 plait_status REF(gemm)(const plait_exec *ex, const plait_gemm *g)
 {
-    (void)ex;
+    if (plait_has_epilogue(g))
+        return plait_gemm_in_passes(ex, g);
     const real *a = g->a, *b = g->b, *bias = g->bias;
     const int64_t a_row = g->trans_a ? 1 : g->lda, a_col = g->trans_a ? g->lda : 1;
     const int64_t b_row = g->trans_b ? 1 : g->ldb, b_col = g->trans_b ? g->ldb : 1;

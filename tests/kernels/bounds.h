@@ -20,6 +20,8 @@ struct Bound {
 
 constexpr Bound kBounds[] = {
     {"gemm.c", 2},
+    {"gemm.gelu", 4},
+    {"gemm.bias_grad", 2},
     {"embedding_fwd.y", 0},
     {"embedding_bwd.dtable", 2},
     {"position_fwd.y", 1},

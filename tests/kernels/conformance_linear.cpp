@@ -1,4 +1,4 @@
-// Rows of gemm, embedding, position, bias_grad.
+// Rows of gemm and its epilogues, embedding, position, bias_grad.
 #include <cmath>
 
 #include "tests/kernels/conformance.h"
@@ -27,35 +27,159 @@ const struct {
 } kGemmSizes[] = {{1, 1, 1},    {7, 31, 64},  {31, 64, 7}, {64, 7, 257}, {257, 64, 31},
                   {1, 257, 64}, {64, 64, 64}, {257, 1, 7}, {31, 257, 1}, {128, 96, 512}};
 
+// The matrices of a product, A (m, k) and B (k, n) as they are stored.
+struct Factors {
+    const Array &a, &b;
+    bool trans_a, trans_b;
+    int64_t m, n, k;
+
+    plait_gemm at(Side at) const
+    {
+        plait_gemm g = {};
+        g.trans_a = trans_a;
+        g.trans_b = trans_b;
+        g.m = m;
+        g.n = n;
+        g.k = k;
+        g.a = at(a);
+        g.lda = a.ld;
+        g.b = at(b);
+        g.ldb = b.ld;
+        return g;
+    }
+    // The root of the sum of squares of an element's terms, and their sum.
+    double size(int64_t r, int64_t col) const
+    {
+        double squares = 0;
+        for (int64_t l = 0; l < k; l++)
+            squares += term(r, col, l) * term(r, col, l);
+        return std::sqrt(squares);
+    }
+    double product(int64_t r, int64_t col) const
+    {
+        double sum = 0;
+        for (int64_t l = 0; l < k; l++)
+            sum += term(r, col, l);
+        return sum;
+    }
+
+  private:
+    double term(int64_t r, int64_t col, int64_t l) const
+    {
+        return (trans_a ? a.at(l, r) : a.at(r, l)) * (trans_b ? b.at(col, l) : b.at(l, col));
+    }
+};
+
+Factors factors(Bench &t, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, int64_t gap = 0)
+{
+    const int64_t a_cols = trans_a ? m : k, b_cols = trans_b ? k : n;
+    Array &a = t.values(trans_a ? k : m, a_cols, t.T, a_cols + gap),
+          &b = t.values(trans_b ? n : k, b_cols, t.T, b_cols + gap);
+    return {a, b, trans_a, trans_b, m, n, k};
+}
+
+std::string text_of(int64_t m, int64_t n, int64_t k, int threads)
+{
+    return "m " + std::to_string(m) + ", n " + std::to_string(n) + ", k " + std::to_string(k) + ", threads " +
+           std::to_string(threads);
+}
+
 void gemm(Bench &t, bool trans_a, bool trans_b, const GemmMode &mode, int threads)
 {
     for (const auto &s : kGemmSizes) {
-        t.say("m " + std::to_string(s.m) + ", n " + std::to_string(s.n) + ", k " + std::to_string(s.k) + ", threads " +
-              std::to_string(threads));
+        t.say(text_of(s.m, s.n, s.k, threads));
         const plait_dtype c_type = mode.c_acc ? t.A : t.T;
-        const int64_t a_cols = trans_a ? s.m : s.k, b_cols = trans_b ? s.k : s.n;
-        Array &a = t.values(trans_a ? s.k : s.m, a_cols, t.T, a_cols + mode.gap);
-        Array &b = t.values(trans_b ? s.n : s.k, b_cols, t.T, b_cols + mode.gap);
+        const Factors f = factors(t, trans_a, trans_b, s.m, s.n, s.k, mode.gap);
         Array &c =
             mode.accumulate ? t.values(s.m, s.n, c_type, s.n + mode.gap) : t.output(s.m, s.n, c_type, s.n + mode.gap);
         Array *bias = mode.bias ? &t.values(1, s.n, t.T) : nullptr;
         const std::vector<double> before = c.d;
         t.both(
             [&](const plait_kernels &k, const plait_exec *ex, Side at) {
-                const plait_gemm g = {trans_a, trans_b, s.m,   s.n,  s.k,        at(a),           a.ld,
-                                      at(b),   b.ld,    at(c), c.ld, mode.c_acc, mode.accumulate, at(bias)};
+                plait_gemm g = f.at(at);
+                g.c = at(c);
+                g.ldc = c.ld;
+                g.c_acc = mode.c_acc;
+                g.accumulate = mode.accumulate;
+                g.bias = at(bias);
                 return k.gemm(ex, &g);
             },
             threads);
         t.compare("gemm.c", c, static_cast<double>(s.k), [&](int64_t r, int64_t col) {
-            double sum_sq = 0;
-            for (int64_t l = 0; l < s.k; l++) {
-                const double x = trans_a ? a.at(l, r) : a.at(r, l), y = trans_b ? b.at(col, l) : b.at(l, col);
-                sum_sq += x * x * y * y;
-            }
-            return std::sqrt(sum_sq) + std::fabs(c.at(r, col)) + (bias ? std::fabs(bias->at(0, col)) : 0) +
+            return f.size(r, col) + std::fabs(c.at(r, col)) + (bias ? std::fabs(bias->at(0, col)) : 0) +
                    (mode.accumulate ? std::fabs(before[static_cast<size_t>(r * c.ld + col)]) : 0);
         });
+    }
+}
+
+void gemm_gelu(Bench &t, bool with_bias, int threads)
+{
+    for (const auto &s : kGemmSizes) {
+        t.say(text_of(s.m, s.n, s.k, threads));
+        const Factors f = factors(t, false, true, s.m, s.n, s.k);
+        Array &c = t.output(s.m, s.n, t.T), &y = t.output(s.m, s.n, t.T);
+        Array *bias = with_bias ? &t.values(1, s.n, t.T) : nullptr;
+        t.both(
+            [&](const plait_kernels &k, const plait_exec *ex, Side at) {
+                plait_gemm g = f.at(at);
+                g.c = at(c);
+                g.ldc = c.ld;
+                g.bias = at(bias);
+                g.gelu = at(y);
+                return k.gemm(ex, &g);
+            },
+            threads);
+        const auto scale = [&](int64_t r, int64_t col) {
+            return f.size(r, col) + std::fabs(c.at(r, col)) + (bias ? std::fabs(bias->at(0, col)) : 0);
+        };
+        t.compare("gemm.c", c, static_cast<double>(s.k), scale);
+        t.compare("gemm.gelu", y, static_cast<double>(s.k), scale);
+    }
+}
+
+void gemm_dgelu(Bench &t, int threads)
+{
+    for (const auto &s : kGemmSizes) {
+        t.say(text_of(s.m, s.n, s.k, threads));
+        const Factors f = factors(t, false, false, s.m, s.n, s.k);
+        Array &c = t.output(s.m, s.n, t.T), &x = t.values(s.m, s.n, t.T);
+        t.both(
+            [&](const plait_kernels &k, const plait_exec *ex, Side at) {
+                plait_gemm g = f.at(at);
+                g.c = at(c);
+                g.ldc = c.ld;
+                g.dgelu = at(x);
+                return k.gemm(ex, &g);
+            },
+            threads);
+        t.compare("gemm.c", c, static_cast<double>(s.k), [&](int64_t r, int64_t col) {
+            return f.size(r, col) + std::fabs(f.product(r, col)) + std::fabs(c.at(r, col));
+        });
+    }
+}
+
+void gemm_bias_grad(Bench &t, int threads)
+{
+    for (const auto &s : kGemmSizes) {
+        t.say(text_of(s.m, s.n, s.k, threads));
+        const Factors f = factors(t, true, false, s.m, s.n, s.k);
+        Array &c = t.values(s.m, s.n, t.A), &db = t.values(1, s.m, t.A);
+        const std::vector<double> before = c.d;
+        t.both(
+            [&](const plait_kernels &k, const plait_exec *ex, Side at) {
+                plait_gemm g = f.at(at);
+                g.c = at(c);
+                g.ldc = c.ld;
+                g.c_acc = g.accumulate = true;
+                g.bias_grad = at(db);
+                return k.gemm(ex, &g);
+            },
+            threads);
+        t.compare("gemm.c", c, static_cast<double>(s.k), [&](int64_t r, int64_t col) {
+            return f.size(r, col) + std::fabs(c.at(r, col)) + std::fabs(before[static_cast<size_t>(r * c.ld + col)]);
+        });
+        t.compare("gemm.bias_grad", db, static_cast<double>(s.k),
+                  [&](int64_t, int64_t row) { return std::sqrt(static_cast<double>(s.k)) + std::fabs(db.at(0, row)); });
     }
 }
 
@@ -173,6 +297,16 @@ void add_linear_rows(std::vector<Row> &rows)
                                 for (int threads : {1, 2})
                                     gemm(t, v & 2, v & 1, mode, threads);
                             }});
+    const auto for_threads = [&rows](const char *name, auto run) {
+        rows.push_back({name, PLAIT_OP_gemm, [run](Bench &t) {
+                            for (int threads : {1, 2})
+                                run(t, threads);
+                        }});
+    };
+    for_threads("gemm_gelu", [](Bench &t, int threads) { gemm_gelu(t, false, threads); });
+    for_threads("gemm_bias_gelu", [](Bench &t, int threads) { gemm_gelu(t, true, threads); });
+    for_threads("gemm_dgelu", gemm_dgelu);
+    for_threads("gemm_bias_grad", gemm_bias_grad);
     rows.push_back({"embedding_fwd", PLAIT_OP_embedding_fwd, embedding_fwd});
     rows.push_back({"embedding_bwd", PLAIT_OP_embedding_bwd, embedding_bwd});
     rows.push_back({"position_fwd", PLAIT_OP_position_fwd, position_fwd});

@@ -36,6 +36,25 @@ inline Vector normal(int64_t n, uint32_t stream, double size = 1)
     return x;
 }
 
+// C (m, n) = op(A) op(B), with rows of lda, ldb and ldc elements.
+inline plait_gemm product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const Vector &a, int64_t lda,
+                          const Vector &b, int64_t ldb, Vector &c, int64_t ldc)
+{
+    plait_gemm g = {};
+    g.trans_a = trans_a;
+    g.trans_b = trans_b;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.a = a.data();
+    g.lda = lda;
+    g.b = b.data();
+    g.ldb = ldb;
+    g.c = c.data();
+    g.ldc = ldc;
+    return g;
+}
+
 inline double dot(const Vector &x, const Vector &y)
 {
     double sum = 0;

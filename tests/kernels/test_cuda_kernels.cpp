@@ -167,6 +167,14 @@ TEST_P(CudaKernels, HaveNothingToDo)
     GetParam().backend->stream_destroy(ex.stream);
 }
 
+// A plan has the operations of a run.
+TEST_P(CudaKernels, ArePlannedWithTheirEpilogues)
+{
+    const plait_kernels &k = *GetParam().kernels;
+    EXPECT_TRUE(k.epilogues);
+    EXPECT_EQ(k.epilogues, plait_kernels_plan(k.dtype, PLAIT_BACKEND_CUDA)->epilogues);
+}
+
 std::vector<Table> cuda_tables()
 {
     std::vector<Table> list;

@@ -141,6 +141,8 @@ int64_t end_of_gradient(Loss c)
 
 const Mutant kMutants[] = {
     MUTANT(gemm, c, (const plait_gemm *g), bump_at(end_of(g->m, g->n, g->ldc), g->c, g->c_acc ? A() : T())),
+    MUTANT(gemm, gelu, (const plait_gemm *g), bump(g->gelu, T(), g->m, g->n)),
+    MUTANT(gemm, bias_grad, (const plait_gemm *g), bump(g->bias_grad, A(), g->m)),
     MUTANT(embedding_fwd, y, (P y, Tokens, CP, I, I, I N, I C), bump(y, T(), N, C)),
     MUTANT(embedding_bwd, dtable, (P dtable, Tokens, CP, I, I rows, I, I C), bump(dtable, A(), rows, C)),
     MUTANT(position_fwd, y, (P y, CP, I seq, I batch, I C), bump(y, T(), seq, batch, C)),

@@ -219,8 +219,8 @@ TEST_P(Linear, Backward)
     Vector x = normal(c.rows * ldx, 1), w = normal(c.out * ldw, 2), bias = normal(c.out, 3);
     Vector y(static_cast<size_t>(c.rows * ldy));
     const Vector dy = normal(c.rows * ldy, 4), dw0 = normal(c.out * ldw, 5);
-    const plait_gemm forward = {false,    true, c.rows,   c.out, c.in,  x.data(), ldx,
-                                w.data(), ldw,  y.data(), ldy,   false, false,    bias.data()};
+    plait_gemm forward = product(false, true, c.rows, c.out, c.in, x, ldx, w, ldw, y, ldy);
+    forward.bias = bias.data();
     const Vector dense_dy = without_gap(dy, c.rows, c.out);
     auto loss = [&] {
         EXPECT_EQ(ref().gemm(ref_exec(), &forward), PLAIT_OK);
@@ -229,16 +229,46 @@ TEST_P(Linear, Backward)
 
     // What lies in the gaps of x and w has no part in the loss: its gradient is 0, for dw what was there before.
     Vector dx(x.size()), dw = dw0, db(bias.size());
-    const plait_gemm back = {false,    false, c.rows,    c.in, c.out, dy.data(), ldy,
-                             w.data(), ldw,   dx.data(), ldx,  false, false,     nullptr};
+    const plait_gemm back = product(false, false, c.rows, c.in, c.out, dy, ldy, w, ldw, dx, ldx);
     EXPECT_EQ(ref().gemm(ref_exec(), &back), PLAIT_OK);
-    const plait_gemm weight = {true,     false, c.out,     c.in, c.rows, dy.data(), ldy,
-                               x.data(), ldx,   dw.data(), ldw,  true,   true,      nullptr};
+    plait_gemm weight = product(true, false, c.out, c.in, c.rows, dy, ldy, x, ldx, dw, ldw);
+    weight.c_acc = weight.accumulate = true;
     EXPECT_EQ(ref().gemm(ref_exec(), &weight), PLAIT_OK);
     EXPECT_EQ(ref().bias_grad(ref_exec(), db.data(), dense_dy.data(), c.rows, c.out), PLAIT_OK);
     expect_gradient("dx", x, dx, loss);
     expect_gradient("dw", w, dw, loss, dw0);
     expect_gradient("db", bias, db, loss);
+}
+
+// Two layers with GELU between them, by the epilogues of their products.
+TEST_P(Linear, BackwardThroughGelu)
+{
+    const LinearCase &c = GetParam();
+    const int64_t N = c.rows, C = c.in, F = c.out;
+    Vector x = normal(N * C, 1), up = normal(F * C, 2), bias = normal(F, 3), down = normal(C * F, 4);
+    Vector before(static_cast<size_t>(N * F)), act(before.size()), y(x.size());
+    const Vector dy = normal(N * C, 5), dup0 = normal(F * C, 6), dbias0 = normal(F, 7);
+    plait_gemm first = product(false, true, N, F, C, x, C, up, C, before, F);
+    first.bias = bias.data();
+    first.gelu = act.data();
+    const plait_gemm second = product(false, true, N, C, F, act, F, down, F, y, C);
+    auto loss = [&] {
+        EXPECT_EQ(ref().gemm(ref_exec(), &first), PLAIT_OK);
+        EXPECT_EQ(ref().gemm(ref_exec(), &second), PLAIT_OK);
+        return dot(y, dy);
+    };
+    loss();
+
+    Vector dbefore(before.size()), dup = dup0, dbias = dbias0;
+    plait_gemm back = product(false, false, N, F, C, dy, C, down, F, dbefore, F);
+    back.dgelu = before.data();
+    plait_gemm weight = product(true, false, F, C, N, dbefore, F, x, C, dup, C);
+    weight.accumulate = true;
+    weight.bias_grad = dbias.data();
+    EXPECT_EQ(ref().gemm(ref_exec(), &back), PLAIT_OK);
+    EXPECT_EQ(ref().gemm(ref_exec(), &weight), PLAIT_OK);
+    expect_gradient("up", up, dup, loss, dup0);
+    expect_gradient("bias", bias, dbias, loss, dbias0);
 }
 
 const LinearCase kLinears[] = {

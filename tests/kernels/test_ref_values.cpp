@@ -14,8 +14,9 @@ TEST(Gemm, EveryFormFollowsItsDefinition)
         const Vector a = normal((ta ? k : m) * lda, 1), b = normal((tb ? n : k) * ldb, 2), bias = normal(n, 3);
         Vector c = normal(m * ldc, 4);
         const Vector c0 = c;
-        const plait_gemm g = {ta,       tb,  m,        n,   k,     a.data(),   lda,
-                              b.data(), ldb, c.data(), ldc, false, accumulate, with_bias ? bias.data() : nullptr};
+        plait_gemm g = product(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);
+        g.accumulate = accumulate;
+        g.bias = with_bias ? bias.data() : nullptr;
         ASSERT_EQ(ref().gemm(ref_exec(), &g), PLAIT_OK);
         for (int64_t i = 0; i < m; i++) {
             for (int64_t j = 0; j < ldc; j++) {

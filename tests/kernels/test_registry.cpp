@@ -95,7 +95,7 @@ TEST(Plan, TellsOfEachCallWithoutFollowingPointers)
 {
     void *nowhere = reinterpret_cast<void *>(16);
     for (plait_dtype dtype : {PLAIT_FP32, PLAIT_BF16, PLAIT_FP16, PLAIT_FP64}) {
-        const plait_kernels *k = plait_kernels_plan(dtype);
+        const plait_kernels *k = plait_kernels_plan(dtype, PLAIT_BACKEND_AUTO);
         const double T = static_cast<double>(plait_dtype_size(dtype)),
                      A = static_cast<double>(plait_dtype_size(k->acc));
         plait_exec ex = {};
@@ -159,10 +159,41 @@ TEST(Plan, TellsOfEachCallWithoutFollowingPointers)
     }
 }
 
+TEST(Plan, CountsEpiloguesWithTheirProduct)
+{
+    void *nowhere = reinterpret_cast<void *>(16);
+    plait_exec ex = {};
+    ex.k = plait_kernels_plan(PLAIT_BF16, PLAIT_BACKEND_CUDA);
+    EXPECT_TRUE(ex.k->epilogues);
+    EXPECT_FALSE(plait_kernels_plan(PLAIT_BF16, PLAIT_BACKEND_CPU)->epilogues);
+    plait_gemm plain = {};
+    plain.m = 3;
+    plain.n = 5;
+    plain.k = 7;
+    plait_gemm gelu = plain, dgelu = plain, bias_grad = plain;
+    gelu.gelu = nowhere;
+    dgelu.dgelu = nowhere;
+    bias_grad.bias_grad = nowhere;
+
+    Heard heard;
+    for (const plait_gemm *g : {&plain, &gelu, &dgelu, &bias_grad})
+        ASSERT_EQ(ex.k->gemm(&ex, g), PLAIT_OK);
+    ASSERT_EQ(heard.all.size(), 4U) << "one operation each";
+    const plait_op_record &without = heard.all[0];
+    const struct {
+        double read, written;
+    } more[] = {{0, 0}, {0, 2 * 3 * 5}, {2 * 3 * 5, 0}, {4 * 3, 4 * 3}};
+    for (size_t i = 0; i < heard.all.size(); i++) {
+        EXPECT_EQ(heard.all[i].flops, without.flops) << i;
+        EXPECT_EQ(heard.all[i].bytes_read - without.bytes_read, more[i].read) << i;
+        EXPECT_EQ(heard.all[i].bytes_written - without.bytes_written, more[i].written) << i;
+    }
+}
+
 TEST(Plan, NobodyHasToListen)
 {
     plait_exec ex = {};
-    ex.k = plait_kernels_plan(PLAIT_FP32);
+    ex.k = plait_kernels_plan(PLAIT_FP32, PLAIT_BACKEND_AUTO);
     EXPECT_EQ(ex.k->zero(&ex, nullptr, 10), PLAIT_OK);
 }
 

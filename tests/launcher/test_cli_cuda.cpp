@@ -103,6 +103,10 @@ TEST_F(CliCuda, KernelsAreMeasured)
     const std::string json = read("k.json");
     for (const char *has : {"\"backend\":\"cuda\"", "\"op\":\"gemm\"", "\"op\":\"attention_bwd\"", "\"op\":\"adamw\""})
         EXPECT_NE(json.find(has), std::string::npos) << has << "\n" << json;
+    size_t epilogues = 0;
+    for (size_t at = 0; (at = json.find("\"epilogue\":true", at)) != std::string::npos; at++)
+        epilogues++;
+    EXPECT_EQ(epilogues, 6u) << "three products of two widths\n" << json;
 }
 
 TEST_F(CliCuda, FewerGpusThanRanks)

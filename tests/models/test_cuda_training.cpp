@@ -52,6 +52,9 @@ TEST_F(CudaTraining, LossesAndWeightsAreThoseOfTheHostAndMemoryThatOfThePlan)
         {"comm.backend=nccl", "parallelism.pp=2", "recompute.granularity=full"},
         {"comm.backend=staged", "zero_optimization.stage=1", "precision.dtype=fp16"},
         {"comm.backend=staged", "parallelism.pp=2"},
+        {"comm.backend=staged", "model.arch=gpt2", "model.num_query_groups=8"},
+        {"comm.backend=nccl", "model.arch=gpt2", "model.num_query_groups=8", "precision.dtype=bf16", "parallelism.tp=2",
+         "parallelism.sequence_parallel=true", "recompute.granularity=selective", "recompute.modules=[mlp_act]"},
     };
     std::vector<Overrides> cases;
     std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const Overrides &o) {

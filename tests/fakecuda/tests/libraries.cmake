@@ -41,6 +41,7 @@ plait_add_nccl_failure(destroyed "*" "the communicator has been destroyed")
 plait_add_nccl_failure(average "*" "operation 4 is not emulated")
 
 plait_add_test(test_cuda_gemm FILES ${here}/../../kernels/test_cuda_gemm.cpp LINK plait_kernels_cuda TIMEOUT 60)
+plait_add_test(test_cuda_epilogues FILES ${here}/../../kernels/test_cuda_epilogues.cpp LINK plait_kernels_cuda TIMEOUT 60)
 
 # Faults in kernels, streams and communication: whether they fit is seen always, whether they are caught takes an hour.
 add_test(NAME cuda_mutants_fit COMMAND ${here}/../mutants.sh --check)
