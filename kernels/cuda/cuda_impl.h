@@ -1,7 +1,7 @@
 /* kernels/cuda/cuda_impl.h: what the files of kernels/cuda share.
  *
  * runtime.c   device, memory, streams, errors: the backend
- * gemm.c      matrix products by cuBLASLt
+ * gemm.c      matrix products; gemm_library.c: those that cuBLASLt computes
  * table.c     puts the tables together
  * *.cu        kernels, a file for each kind of operation; each fills the slots of what it computes
  */

@@ -42,7 +42,7 @@ struct plait_cuda_gemms;
 typedef struct plait_cuda_stream {
     cudaStream_t stream; /* non-blocking */
     cublasLtHandle_t lt;
-    struct plait_cuda_gemms *gemms; /* algorithms found so far, by shape (gemm.c) */
+    struct plait_cuda_gemms *gemms; /* algorithms found so far, by shape (gemm_library.c) */
 } plait_cuda_stream;
 
 static inline cudaStream_t plait_cuda_stream_of(const plait_exec *ex)
