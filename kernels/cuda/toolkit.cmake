@@ -31,6 +31,13 @@ find_library(PLAIT_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToo
 if(NOT PLAIT_NCCL_INCLUDE OR (NOT PLAIT_NCCL_LIBRARY AND NOT PLAIT_FAKECUDA))
   plait_without_cuda("no NCCL (PLAIT_NCCL_INCLUDE, PLAIT_NCCL_LIBRARY)")
 endif()
+# Groups are cut out of the world's communicator (ncclCommSplit).
+set(nccl_least 2.18)
+file(STRINGS ${PLAIT_NCCL_INCLUDE}/nccl.h nccl_numbers REGEX "^#define NCCL_(MAJOR|MINOR) ")
+string(REGEX REPLACE "[^0-9]*([0-9]+)[^0-9]+([0-9]+).*" "\\1.\\2" nccl_version "${nccl_numbers}")
+if(nccl_version VERSION_LESS nccl_least)
+  plait_without_cuda("${PLAIT_NCCL_INCLUDE}/nccl.h is NCCL ${nccl_version}, needed is ${nccl_least} or later")
+endif()
 
 add_library(plait_cuda_libraries INTERFACE)
 target_include_directories(plait_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
