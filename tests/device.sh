@@ -28,8 +28,7 @@ not_packed='^(ld-linux|libc|libm|libdl|librt|libpthread|libcuda|libcudart|libcub
 pack() {
     local file=$1 build=build/device dir program library
     cmake -S . -B $build --preset cuda -DCMAKE_CUDA_ARCHITECTURES="${PLAIT_DEVICE_ARCHITECTURES:-90-real}" || exit 1
-    # shellcheck disable=SC2086
-    cmake --build $build -j "$(nproc)" -t $(printf '%s\n' $programs | sed 's,.*/,,') || exit 1
+    cmake --build $build -j "$(nproc)" -t device_programs || exit 1
     dir=$(mktemp -d)
     # shellcheck disable=SC2064
     trap "rm -rf '$dir'" EXIT
@@ -200,7 +199,7 @@ run() {
             [ $dtype = fp32 ] || bound=1e-2
             part "$model.$dtype" 60 compare "$model.$dtype" $bound 1 precision.dtype=$dtype
             part "$model.$dtype.staged" 60 compare "$model.$dtype.staged" $bound 4 precision.dtype=$dtype \
-                comm.backend=staged
+                comm.backend=staged parallelism.tp=2 parallelism.pp=2
         done
     done
     part memory 90 memory

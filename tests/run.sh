@@ -9,7 +9,8 @@
 #             tests with label `full-cuda` too
 #    release  gcc, Release: every test but those with label `full`; with --full these too
 #    openblas gcc, Release, with the other library of matrix products: the tests of kernels that use it
-#    cuda     where CUDA (its compiler) and NCCL are: the kernels, what the compiler made of them, and the program
+#    cuda     where CUDA (its compiler) and NCCL are: the kernels, what the compiler made of them, the program, and the
+#             tests that tests/device.sh takes to a machine with a GPU
 #    Warnings are errors in all of them.
 # 3. .ci/check-layers, .ci/check-format, .ci/check-tidy
 #
@@ -111,7 +112,7 @@ must "configure openblas" cmake --preset openblas &&
 must "configure cuda" cmake --preset cuda -DPLAIT_CUDA=AUTO -DCMAKE_CUDA_FLAGS=-no-compress
 if has_cuda cuda; then
     must "kernels cuda" .ci/check-cuda build/cuda
-    must "build cuda" cmake --build --preset cuda -j "$jobs" -t plait
+    must "build cuda" cmake --build --preset cuda -j "$jobs" -t device_programs
 fi
 must layers .ci/check-layers
 must format .ci/check-format

@@ -85,8 +85,9 @@ TEST_F(CudaTraining, LossesAndWeightsAreThoseOfTheHostAndMemoryThatOfThePlan)
         for (size_t step = 0; step < losses.size(); step++)
             EXPECT_NEAR(got.losses[step], losses[step], bound_of(cases[(size_t)i]) * losses[step])
                 << "step " << step + 1;
-        if (world->rank == 0 && bound_of(cases[(size_t)i]) == kExact) /* of others the file is written, no more */
+        if (world->rank == 0 && bound_of(cases[(size_t)i]) == kExact) { /* of others the file is written, no more */
             EXPECT_GT(compare(got, want[(size_t)i], kFp32, 1e-3), 0);
+        }
         memory.expect_given_back();
     });
 }
