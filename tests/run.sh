@@ -6,7 +6,7 @@
 # 1. installs the packages that are missing, and fetches an MPICH for tests over several nodes (not with --no-install)
 # 2. dev      gcc, Debug, ASan and UBSan: the programs of tests with label `unit`, and these tests
 #    clang    clang, Release, and where the headers of CUDA and NCCL are the emulation of GPUs: likewise; with --full the
-#             tests with label `full-cuda` too
+#             tests with label `full-cuda` too, and a build that looks for races in kernels and between them
 #    release  gcc, Release: every test but those with label `full`; with --full these too
 #    openblas gcc, Release, with the other library of matrix products: the tests of kernels that use it
 #    cuda     where CUDA (its compiler) and NCCL are: the kernels, what the compiler made of them, the program, and the
@@ -103,7 +103,10 @@ fi
 for preset in dev clang; do
     build $preset unit_tests && tests $preset $preset
 done
-if [ $full = 1 ] && has_cuda clang; then tests full-cuda clang; fi
+if [ $full = 1 ] && has_cuda clang; then
+    tests full-cuda clang
+    build fakecuda-race unit_tests && tests fakecuda-race fakecuda-race
+fi
 build release all && tests release release
 if [ $full = 1 ]; then tests full release; fi
 must "configure openblas" cmake --preset openblas &&
