@@ -10,18 +10,12 @@ static inline bool plait_has_epilogue(const plait_gemm *g)
     return g->gelu || g->dgelu || g->bias_grad;
 }
 
-static inline plait_gemm plait_without_epilogue(const plait_gemm *g)
+/* The product by ex->k, and then what follows it. */
+PLAIT_MUST_USE static inline plait_status plait_gemm_in_passes(const plait_exec *ex, const plait_gemm *g)
 {
     plait_gemm product = *g;
     product.gelu = product.bias_grad = NULL;
     product.dgelu = NULL;
-    return product;
-}
-
-/* The product by ex->k, and then what follows it. */
-PLAIT_MUST_USE static inline plait_status plait_gemm_in_passes(const plait_exec *ex, const plait_gemm *g)
-{
-    const plait_gemm product = plait_without_epilogue(g);
     PLAIT_TRY(ex->k->gemm(ex, &product));
     if (g->gelu)
         PLAIT_TRY(ex->k->gelu_fwd(ex, g->gelu, g->c, g->m * g->n));

@@ -33,7 +33,7 @@ struct Factors {
     bool trans_a, trans_b;
     int64_t m, n, k;
 
-    plait_gemm at(Side at) const
+    plait_gemm into(const Array &c, Side at) const
     {
         plait_gemm g = {};
         g.trans_a = trans_a;
@@ -45,6 +45,8 @@ struct Factors {
         g.lda = a.ld;
         g.b = at(b);
         g.ldb = b.ld;
+        g.c = at(c);
+        g.ldc = c.ld;
         return g;
     }
     // The root of the sum of squares of an element's terms, and their sum.
@@ -96,9 +98,7 @@ void gemm(Bench &t, bool trans_a, bool trans_b, const GemmMode &mode, int thread
         const std::vector<double> before = c.d;
         t.both(
             [&](const plait_kernels &k, const plait_exec *ex, Side at) {
-                plait_gemm g = f.at(at);
-                g.c = at(c);
-                g.ldc = c.ld;
+                plait_gemm g = f.into(c, at);
                 g.c_acc = mode.c_acc;
                 g.accumulate = mode.accumulate;
                 g.bias = at(bias);
@@ -121,9 +121,7 @@ void gemm_gelu(Bench &t, bool with_bias, int threads)
         Array *bias = with_bias ? &t.values(1, s.n, t.T) : nullptr;
         t.both(
             [&](const plait_kernels &k, const plait_exec *ex, Side at) {
-                plait_gemm g = f.at(at);
-                g.c = at(c);
-                g.ldc = c.ld;
+                plait_gemm g = f.into(c, at);
                 g.bias = at(bias);
                 g.gelu = at(y);
                 return k.gemm(ex, &g);
@@ -145,9 +143,7 @@ void gemm_dgelu(Bench &t, int threads)
         Array &c = t.output(s.m, s.n, t.T), &x = t.values(s.m, s.n, t.T);
         t.both(
             [&](const plait_kernels &k, const plait_exec *ex, Side at) {
-                plait_gemm g = f.at(at);
-                g.c = at(c);
-                g.ldc = c.ld;
+                plait_gemm g = f.into(c, at);
                 g.dgelu = at(x);
                 return k.gemm(ex, &g);
             },
@@ -167,9 +163,7 @@ void gemm_bias_grad(Bench &t, int threads)
         const std::vector<double> before = c.d;
         t.both(
             [&](const plait_kernels &k, const plait_exec *ex, Side at) {
-                plait_gemm g = f.at(at);
-                g.c = at(c);
-                g.ldc = c.ld;
+                plait_gemm g = f.into(c, at);
                 g.c_acc = g.accumulate = true;
                 g.bias_grad = at(db);
                 return k.gemm(ex, &g);

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cuda_impl.h"
 #include "tests/fakecuda/fakecuda.h"
-#include "tests/fakecuda/settings.h"
-#include "tests/fakecuda/tests/device_array.h"
+#include "tests/kernels/cuda_case.h"
 
 namespace
 {
@@ -39,30 +37,9 @@ struct Places {
     int64_t n = N;
 };
 
-class CudaEpilogues : public testing::TestWithParam<Epilogue>
+class CudaEpilogues : public CudaCase, public testing::WithParamInterface<Epilogue>
 {
   protected:
-    void SetUp() override
-    {
-        ASSERT_EQ(plait_backend_cuda()->open(0, 1), PLAIT_OK) << plait_error_text();
-        ASSERT_EQ(plait_backend_cuda()->stream_create(&stream_), PLAIT_OK) << plait_error_text();
-    }
-    void TearDown() override
-    {
-        plait_backend_cuda()->stream_destroy(stream_);
-        fakecuda::settings().fault = {};
-    }
-
-    plait_exec exec_of(plait_dtype dtype, const DeviceBytes &scratch)
-    {
-        plait_exec ex = {};
-        ex.k = plait_kernels_cuda(dtype);
-        ex.stream = stream_;
-        ex.scratch = scratch.at();
-        ex.scratch_bytes = scratch.size();
-        return ex;
-    }
-
     // C (M, n) of a product whose epilogue reads or writes x, bias and y, or the sums in `wide`.
     static plait_gemm product(int64_t n, const void *factor, void *x, const void *bias, void *y, float *wide)
     {
@@ -100,7 +77,7 @@ class CudaEpilogues : public testing::TestWithParam<Epilogue>
             y(all);
         const DeviceArray<float> wide(some_numbers<float>(all, 4));
         const DeviceBytes scratch(at.scratch_bytes);
-        const plait_exec ex = exec_of(dtype, scratch);
+        const plait_exec ex = exec_of(*plait_kernels_cuda(dtype), scratch);
         const plait_gemm g =
             product(at.n, factor.data(), x.data() + at.x, bias.data() + at.bias, y.data(), wide.data());
         const long before = fakecuda_kernels();
@@ -109,8 +86,6 @@ class CudaEpilogues : public testing::TestWithParam<Epilogue>
         return fakecuda_kernels() - before;
     }
     long kernels(const Places &at) { return kernels<__nv_bfloat16>(PLAIT_BF16, at); }
-
-    void *stream_ = nullptr;
 };
 
 TEST_P(CudaEpilogues, AreComputedByTheLibrary)
@@ -159,7 +134,7 @@ TEST_P(CudaEpilogues, SayWhatFailed)
     const std::string name = std::string(", ") + name_of(GetParam()) + ", workspace";
     const DeviceArray<float> factor((M + N) * K), x(M * N), bias(N), y(M * N), wide(M * N + M);
     const DeviceBytes scratch(SCRATCH);
-    const plait_exec ex = exec_of(PLAIT_FP32, scratch);
+    const plait_exec ex = exec_of(*plait_kernels_cuda(PLAIT_FP32), scratch);
     const plait_gemm g = product(N, factor.data(), x.data(), bias.data(), y.data(), wide.data());
     fakecuda::settings().fault = {"cublasLtMatmul", 1};
     EXPECT_EQ(ex.k->gemm(&ex, &g), PLAIT_INTERNAL);

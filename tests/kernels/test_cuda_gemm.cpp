@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cuda_impl.h"
 #include "kernels/cuda/gemm_small.h"
 #include "tests/fakecuda/fakecuda.h"
-#include "tests/fakecuda/settings.h"
-#include "tests/fakecuda/tests/device_array.h"
+#include "tests/kernels/cuda_case.h"
 
 namespace
 {
@@ -47,20 +45,9 @@ void PrintTo(const Shape &s, std::ostream *os)
     *os << s.name;
 }
 
-class CudaGemm : public testing::Test
+class CudaGemm : public CudaCase
 {
   protected:
-    void SetUp() override
-    {
-        ASSERT_EQ(plait_backend_cuda()->open(0, 1), PLAIT_OK) << plait_error_text();
-        ASSERT_EQ(plait_backend_cuda()->stream_create(&stream_), PLAIT_OK) << plait_error_text();
-    }
-    void TearDown() override
-    {
-        plait_backend_cuda()->stream_destroy(stream_);
-        fakecuda::settings().fault = {};
-    }
-
     template <typename T> static plait_kernels table()
     {
         plait_kernels k = {};
@@ -69,17 +56,6 @@ class CudaGemm : public testing::Test
         k.acc = PLAIT_FP32;
         plait_cuda_fill_gemm(&k);
         return k;
-    }
-
-    plait_exec exec_of(const plait_kernels &k, const DeviceBytes &scratch, size_t skip = 0)
-    {
-        plait_exec ex = {};
-        ex.k = &k;
-        ex.stream = stream_;
-        ex.scratch = scratch.size() > 0 ? scratch.at(skip) : nullptr;
-        ex.scratch_bytes = scratch.size() - skip;
-        ex.threads = 1;
-        return ex;
     }
 
     // Runs a product with C of type O and compares all of C, and what lies around it. `plain`: by the kernel for what
@@ -141,8 +117,6 @@ class CudaGemm : public testing::Test
             }
         ASSERT_EQ(std::memcmp(got.data(), before.data(), before.size() * sizeof(O)), 0) << "wrote outside of C";
     }
-
-    void *stream_ = nullptr;
 };
 
 class CudaGemmShape : public CudaGemm, public testing::WithParamInterface<Shape>
